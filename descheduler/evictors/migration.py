@@ -82,7 +82,7 @@ class Pace(msgspec.Struct):
     def refuse(self, job: MigrationJob, asked_seconds: float | None, now: float) -> None:
         """The server refused: each further refusal makes the wait longer."""
         times_refused = self.refused.get(job.metadata.uid, (0, now))[0] + 1
-        pause = backoff.pause(times_refused, backoff.uniform, asked=asked_seconds)
+        pause = backoff.pause(times_refused, backoff.uniform, retry_after=asked_seconds)
         self.refused[job.metadata.uid] = (times_refused, now + pause)
 
 

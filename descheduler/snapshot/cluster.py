@@ -296,7 +296,7 @@ def _list_patiently(api: Api, objects: Objects, kind: str, path: str, wait: Call
             if error.status != HTTPStatus.TOO_MANY_REQUESTS and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise
             _forget(objects, kind, path)
-            wait(backoff.pause(failures, backoff.uniform, asked=error.retry_after_seconds))
+            wait(backoff.pause(failures, backoff.uniform, retry_after=error.retry_after_seconds))
     return _list(api, objects, kind, path)
 
 

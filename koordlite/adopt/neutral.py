@@ -64,8 +64,10 @@ def picture(snapshot: Snapshot) -> Snapshot:
 
     Its groups use no memory, so that no limit waits for what a container uses today.
     """
-    wanted, top = by_group(snapshot), snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup())
-    cgroups = {group: _with(cgroup, wanted.get(group, {}), top.effective) for group, cgroup in snapshot.cgroups.items()}
+    expected, top = by_group(snapshot), snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup())
+    cgroups = {
+        group: _with(cgroup, expected.get(group, {}), top.effective) for group, cgroup in snapshot.cgroups.items()
+    }
     unused = dict.fromkeys(cgroups, MemoryHeld(total=0, file_cache=0))
     return dataclasses.replace(
         snapshot, cgroups=cgroups, ours=frozenset(), found={}, remembered={}, refused_writes={}, memory_held=unused
@@ -103,19 +105,19 @@ def _of_pods(snapshot: Snapshot) -> Iterator[tuple[str, Values]]:
 
 def _quota(snapshot: Snapshot, pod: Pod, limit_milli: int) -> Values:
     """Kubelet itself lifts the quota of pods to which it gave CPUs alone."""
-    if any(held.uid == pod.uid for held in snapshot.kubelet.pod_cpus):
+    if any(cpus.uid == pod.uid for cpus in snapshot.kubelet.pod_cpus):
         return {}
     return {"cpu.quota": burst.base_quota(limit_milli=limit_milli)}
 
 
-def _with(cgroup: Cgroup, wanted: Values, inherited: CPUSet | None) -> Cgroup:
+def _with(cgroup: Cgroup, expected: Values, inherited: CPUSet | None) -> Cgroup:
     """Only what the machine has is replaced. `inherited` are the CPUs of a group without a set of its own."""
-    numbers = {field: wanted.get(field, value) for field, value in cgroup.values.items()}  # type: ignore[call-overload]
+    numbers = {field: expected.get(field, value) for field, value in cgroup.values.items()}  # type: ignore[call-overload]
     values = {field: value for field, value in numbers.items() if isinstance(value, int)}
-    found = msgspec.structs.replace(cgroup, values=values)
-    quota, cpus = wanted.get("cpu.quota"), wanted.get("cpuset.cpus")
+    adapted = msgspec.structs.replace(cgroup, values=values)
+    quota, cpus = expected.get("cpu.quota"), expected.get("cpuset.cpus")
     if cgroup.quota_us is not None and isinstance(quota, int):
-        found = msgspec.structs.replace(found, quota_us=quota)
+        adapted = msgspec.structs.replace(adapted, quota_us=quota)
     if cgroup.cpuset is not None and isinstance(cpus, CPUSet):
-        found = msgspec.structs.replace(found, cpuset=cpus, effective=cpus or inherited)
-    return found
+        adapted = msgspec.structs.replace(adapted, cpuset=cpus, effective=cpus or inherited)
+    return adapted

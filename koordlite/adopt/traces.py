@@ -89,18 +89,18 @@ def recognise(snapshot: Snapshot, settings: Mapping[str, StrategySettings], *, w
     writes them.
     """
     enforced = {name: dataclasses.replace(section, mode="enforce") for name, section in settings.items()}
-    wanted = dict(_wanted(snapshot, enforced))
+    strategy_of = dict(_wanted(snapshot, enforced))
     traces: list[Trace] = []
-    others: list[tuple[Place, str, str]] = []
+    foreign: list[tuple[Place, str, str]] = []
     forms = _Forms(snapshot)
     for each in _differing(snapshot):
-        strategy = wanted.get((each.place, each.value)) or forms.strategy(each)
+        strategy = strategy_of.get((each.place, each.value)) or forms.strategy(each)
         if strategy:
             traces += _traces(snapshot, each, strategy)
         else:
-            others.append((each.place, _shown(each.value), _shown(each.before)))
+            foreign.append((each.place, _shown(each.value), _shown(each.before)))
     of_node = (*_resources(snapshot), *_annotations(snapshot), *_zones(snapshot)) if with_node else ()
-    return Found((*traces, *_resctrl(snapshot), *of_node), tuple(others))
+    return Found((*traces, *_resctrl(snapshot), *of_node), tuple(foreign))
 
 
 def _wanted(
@@ -178,9 +178,9 @@ class _Forms:
         limit_milli = each.before * 1000 // burst.PERIOD_US
         if ratio > 1 and each.value == burst.base_quota(limit_milli=limit_milli, ratio=ratio):
             return "normalizedQuota"
-        asked, _ = pod_overrides.cpu_burst(pod, self._snapshot.slo.cpu_burst)
-        raised = each.before < each.value <= each.before * asked.cfs_quota_burst_percent // 100
-        return "cpuBurst" if raised and asked.policy in ("auto", "cfsQuotaBurstOnly") else ""
+        settings, _ = pod_overrides.cpu_burst(pod, self._snapshot.slo.cpu_burst)
+        raised = each.before < each.value <= each.before * settings.cfs_quota_burst_percent // 100
+        return "cpuBurst" if raised and settings.policy in ("auto", "cfsQuotaBurstOnly") else ""
 
 
 def _narrow_set(snapshot: Snapshot) -> CPUSet | None:
@@ -228,10 +228,10 @@ def _resources(snapshot: Snapshot) -> Iterator[Trace]:
 def _annotations(snapshot: Snapshot) -> Iterator[Trace]:
     by_name = {name: rule.name for rule in strategies.discover() for name in rule.publishes}
     by_name[keys.ORIGIN_ALLOCATABLE] = by_name[keys.BATCH_CPU]
-    held = snapshot.node.annotations if snapshot.node else {}
+    annotations = snapshot.node.annotations if snapshot.node else {}
     for key, strategy in by_name.items():
-        if key in held:
-            yield Trace(NodeAnnotationChange(key, None).place, held[key], None, strategy)
+        if key in annotations:
+            yield Trace(NodeAnnotationChange(key, None).place, annotations[key], None, strategy)
 
 
 def _zones(snapshot: Snapshot) -> Iterator[Trace]:

@@ -198,7 +198,7 @@ class Applier:
             tidy = tidy and snapshot.layout.kubepods in snapshot.cgroups
             listed = self._journal.entries if tidy else ()
             gone = frozenset(e.place for e in listed if kinds.of_entry(e).has_ended(e, self._host, snapshot))
-            self._journal.record(entries, gone=gone)
+            self._journal.record(entries, removed=gone)
             self._lately.keep(self._journal.by_place)
 
     def _let_go(self, able: Sequence[Change], done: Sequence[AppliedStep]) -> list[AppliedStep]:

@@ -50,8 +50,8 @@ def of_pod_volume(files: Files, uid: str, name: str) -> tuple[str, ...]:
     volume = name if name in mounted else mounted[0] if len(mounted) == 1 else ""
     number = _mounted_number(files, f"{folder}/{volume}/mount") if volume else ""
     device = text(files, f"/sys/dev/block/{number}/uevent") if number else ""
-    found = re.search(r"^DEVNAME=(\S+)$", device, re.MULTILINE)
-    return _numbers(files, set(_below(files, found[1]))) if found else ()
+    match = re.search(r"^DEVNAME=(\S+)$", device, re.MULTILINE)
+    return _numbers(files, set(_below(files, match[1]))) if match else ()
 
 
 def _below(files: Files, device: str) -> Iterator[str]:
@@ -88,8 +88,8 @@ def _mounted_number(files: Files, point: str) -> str:
 
 
 def _numbers(files: Files, disks: Sequence[str] | set[str]) -> tuple[str, ...]:
-    found = (text(files, f"{_BLOCK}/{disk}/dev") for disk in sorted(disks))
-    return tuple(number for number in found if number)
+    numbers = (text(files, f"{_BLOCK}/{disk}/dev") for disk in sorted(disks))
+    return tuple(number for number in numbers if number)
 
 
 def _names(files: Files, folder: str) -> list[str]:
@@ -114,7 +114,7 @@ def read(files: Files, cgroups: Cgroups, group: str, field: BlockField) -> dict[
         raise
     lines = (line.partition(" ") for line in content.splitlines())
     # v2 has a line `default 100` among the weights.
-    return {device: _value(cgroups, field, rest) for device, _, rest in lines if ":" in device}
+    return {device: _value(cgroups, field, text) for device, _, text in lines if ":" in device}
 
 
 def write(files: Files, cgroups: Cgroups, group: str, field: BlockField, line: tuple[str, str]) -> None:
@@ -123,13 +123,13 @@ def write(files: Files, cgroups: Cgroups, group: str, field: BlockField, line: t
     files.write(path(cgroups, group, field), f"{device} {_written(cgroups, field, value)}".encode())
 
 
-def _value(cgroups: Cgroups, field: BlockField, rest: str) -> str:
+def _value(cgroups: Cgroups, field: BlockField, text: str) -> str:
     if field in BLOCK_LIMITS and cgroups.layout.version == 2:
-        words = dict(word.partition("=")[::2] for word in rest.split())
+        words = dict(word.partition("=")[::2] for word in text.split())
         return words.get(BLOCK_LIMITS[field][1], blkio.UNLIMITED)
     if field in BLOCK_LIMITS or field == "io.weight":
-        return rest.strip()
-    terms = rest.split()
+        return text.strip()
+    terms = text.split()
     # The numbers of a disk that the kernel rates itself are its own: to write them would make them ours.
     return " ".join(term for term in terms if "ctrl=auto" not in terms or term.startswith(("ctrl=", "enable=")))
 

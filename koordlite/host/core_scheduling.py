@@ -41,9 +41,9 @@ class RealCoreScheduling:
 
     def cookie(self, tid: int) -> int:
         """See the port."""
-        found = ctypes.c_uint64()
-        _prctl(_GET, tid, address=ctypes.addressof(found))
-        return found.value
+        number = ctypes.c_uint64()
+        _prctl(_GET, tid, address=ctypes.addressof(number))
+        return number.value
 
     @contextlib.contextmanager
     def helper(self) -> Iterator[RealHelper]:
@@ -141,8 +141,8 @@ class Cookies:
                 return None
             raise
         # A process of another namespace of process ids is listed as 0, which would mean ourselves.
-        found = ((pid, self._look(pid) if pid else None) for pid in sorted(pids))
-        return tuple(TaskCookie(pid, cookie) for pid, cookie in found if cookie != _GONE)
+        cookies = ((pid, self._look(pid) if pid else None) for pid in sorted(pids))
+        return tuple(TaskCookie(pid, cookie) for pid, cookie in cookies if cookie != _GONE)
 
     def give(self, group: str, cookie: int, helper: CookieHelper, *, instead_of: Collection[int]) -> int:
         """Let the processes of `group` have the cookie of `helper`, whose number is `cookie`; how many got it.
@@ -150,25 +150,25 @@ class Cookies:
         Those that have another one than `instead_of` or none keep it. All are tried; the first refusal is raised.
         """
         self._written.add(group)
-        replaced, given, refusal = {*instead_of, NO_COOKIE, None}, set[int](), None
+        replaced, pids, refusal = {*instead_of, NO_COOKIE, None}, set[int](), None
         for _ in range(PASSES):
-            found = self.of_group(group)
-            if found is None:
+            tasks = self.of_group(group)
+            if tasks is None:
                 raise FileNotFoundError(errno.ENOENT, "the cgroup is gone", group)
-            others = [t.pid for t in found if t.cookie != cookie and t.cookie in replaced and t.pid not in given]
-            for pid in others:
+            lacking = [t.pid for t in tasks if t.cookie != cookie and t.cookie in replaced and t.pid not in pids]
+            for pid in lacking:
                 try:
                     helper.give(pid, whole_process=True)
                 except ProcessLookupError:
                     continue
                 except OSError as error:
                     refusal = refusal or error
-                given.add(pid)
-            if not others:
+                pids.add(pid)
+            if not lacking:
                 break
         if refusal:
             raise refusal
-        return len(given)
+        return len(pids)
 
     def take_away(self, cookies: Collection[int]) -> Mapping[int, OSError]:
         """No thread of the machine has one of `cookies` any more, but for those that are returned, with the refusal.
@@ -176,15 +176,16 @@ class Cookies:
         refused: dict[int, OSError] = {}
         with self._kernel.helper() as helper:
             for _ in range(PASSES):
-                found = [(tid, held) for tid in self._threads() if (held := self._look(tid)) in cookies and held]
-                for tid, cookie in found:
+                threads = [(tid, self._look(tid)) for tid in self._threads()]
+                threads = [(tid, cookie) for tid, cookie in threads if cookie and cookie in cookies]
+                for tid, cookie in threads:
                     try:
                         helper.give(tid, whole_process=False)
                     except ProcessLookupError:
                         continue
                     except OSError as error:
                         refused[cookie] = error
-                if not found:
+                if not threads:
                     break
         return refused
 

@@ -42,12 +42,12 @@ def read(folder: Path) -> tuple[Entries, tuple[Problem, ...]]:
     except InputError as error:
         first = error
     try:
-        found = kept_file.read(folder / COPY, parse, do=_REMOVE) or {}
+        copy = kept_file.read(folder / COPY, parse, do=_REMOVE) or {}
     except InputError as error:
         raise InputError((*first.problems, *error.problems)) from error
     (problem,) = first.problems
     do = f"nothing: {COPY} counts, and the next change writes both"
-    return found, (Problem(problem.object, problem.field, problem.value, problem.why, do),)
+    return copy, (Problem(problem.object, problem.field, problem.value, problem.why, do),)
 
 
 def write(folder: Path, entries: Entries) -> None:
@@ -79,7 +79,7 @@ def parse(raw: bytes) -> Entries:
 def _entries(uid: str, pod: _KeptPod) -> dict[str, Entry]:
     if pod.policy not in (*_FIXED, "numa") or not pod.containers:
         raise ValueError(f"pod {uid} has policy {pod.policy!r} and {len(pod.containers)} containers")
-    found = {name: Entry(pod.policy, pod.zones, CPUSet.parse(text)) for name, text in pod.containers.items()}
-    if any((entry.cpus == EMPTY) == (pod.policy in _FIXED) for entry in found.values()):
+    entries = {name: Entry(pod.policy, pod.zones, CPUSet.parse(text)) for name, text in pod.containers.items()}
+    if any((entry.cpus == EMPTY) == (pod.policy in _FIXED) for entry in entries.values()):
         raise ValueError(f"pod {uid} of policy {pod.policy} has {sorted(pod.containers.values())}")
-    return found
+    return entries

@@ -50,10 +50,10 @@ class RealFiles(LocalFiles):
     those of resctrl above all. For one thread at a time.
     """
 
-    def __init__(self, *, kept: int = 16_384) -> None:
+    def __init__(self, *, most_open: int = 16_384) -> None:
         """`kept` bounds the descriptors held, as does half of the process's own limit, which is raised as far as it may
         be. The kernel holds a page for each: 250 pods of two containers need 20 MiB of it."""
-        self._capacity = max(1, min(kept, _descriptors(2 * kept) // 2))
+        self._capacity = max(1, min(most_open, _descriptors(2 * most_open) // 2))
         self._kept: dict[str, int] = {}
 
     def read(self, path: str) -> bytes:
@@ -72,13 +72,13 @@ class RealFiles(LocalFiles):
         """The long way: a file that is not kept, or not any more what it was, or does not fit into one read."""
         if path.rpartition("/")[2] not in _HOT:
             return super().read(path)
-        known = path in self._kept
+        was_open = path in self._kept
         try:
             return self._read_kept(path)
         except OSError as error:
             self._drop(path)
             # A removed cgroup answers ENODEV on an old descriptor for ever, also when its path exists again.
-            if not known or error.errno not in _STALE:
+            if not was_open or error.errno not in _STALE:
                 raise
         try:
             return self._read_kept(path)
@@ -132,12 +132,12 @@ class RealFiles(LocalFiles):
             os.close(fd)
 
 
-def _descriptors(wanted: int) -> int:
+def _descriptors(target: int) -> int:
     """Number of files this process may have open, after asking for `wanted`: up to the hard limit anyone may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted
-    raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft == resource.RLIM_INFINITY or soft >= target:
+        return target
+    raised = target if hard == resource.RLIM_INFINITY else min(target, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
     return raised
 

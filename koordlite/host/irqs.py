@@ -35,7 +35,7 @@ def read(files: Files, number: str) -> IRQ | None:
             return IRQ(cpus, cpus, DEFAULT)
         cpus = CPUSet.parse(files.read(f"{_IRQS}/{number}/smp_affinity_list").decode().strip())
         effective = text(files, f"{_IRQS}/{number}/effective_affinity_list")
-        chosen = CPUSet.parse(effective) if effective else cpus
+        effective_cpus = CPUSet.parse(effective) if effective else cpus
     except ValueError:
         return None
     except OSError as error:
@@ -43,7 +43,7 @@ def read(files: Files, number: str) -> IRQ | None:
             return None
         raise
     device = " ".join(filter(None, (text(files, f"{_ABOUT}/{number}/{name}") for name in ("chip_name", "actions"))))
-    return IRQ(cpus, chosen, device)
+    return IRQ(cpus, effective_cpus, device)
 
 
 def write(files: Files, number: str, cpus: CPUSet) -> None:
@@ -58,14 +58,14 @@ def counts(files: Files) -> dict[str, Mapping[int, int]]:
     """Number of times that each interrupt has come, by CPU; empty where the machine does not count."""
     lines = text(files, "/proc/interrupts").splitlines()
     cpus = [int(word[3:]) for word in lines[0].split() if word.startswith("CPU")] if lines else []
-    found: dict[str, Mapping[int, int]] = {}
+    by_number: dict[str, Mapping[int, int]] = {}
     for line in lines[1:]:
-        name, _, rest = line.partition(":")
-        fields = rest.split()[: len(cpus)]
+        name, _, columns = line.partition(":")
+        fields = columns.split()[: len(cpus)]
         if name.strip().isdecimal() and len(fields) == len(cpus):
             by_cpu = zip(cpus, fields, strict=True)
-            found[name.strip()] = {cpu: int(count) for cpu, count in by_cpu if count.isdecimal()}
-    return found
+            by_number[name.strip()] = {cpu: int(count) for cpu, count in by_cpu if count.isdecimal()}
+    return by_number
 
 
 def _of_mask(digits: str) -> CPUSet:

@@ -52,8 +52,8 @@ class KeptFile(Generic[T]):
         """Why what was kept cannot be read, or what is to be kept cannot be written."""
         self.value = empty
         try:
-            kept = read(path, decode, do=unreadable) if path else None
-            self.value = empty if kept is None else kept
+            value = read(path, decode, do=unreadable) if path else None
+            self.value = empty if value is None else value
         except InputError as error:
             self.problems = tuple(error.problems)
         self._on_disk = self.value

@@ -36,8 +36,8 @@ def parse(text: str | bytes, *, owner: str, field: str, by: PauseSource) -> Paus
     """The pause that `text` writes; InputError names `owner` and `field`."""
 
     def wrong(why: str) -> InputError:
-        shown = text if isinstance(text, str) else text.decode(errors="replace")
-        return InputError(Problem(owner, field, shown, why, f"{_ADVICE}; {_KEPT}"))
+        content = text if isinstance(text, str) else text.decode(errors="replace")
+        return InputError(Problem(owner, field, content, why, f"{_ADVICE}; {_KEPT}"))
 
     try:
         written = msgspec.json.decode(text, type=_Written)

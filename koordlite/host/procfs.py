@@ -131,10 +131,10 @@ def processor(files: Files) -> Processor:
     """Model, vendor and flags of the first CPU in /proc/cpuinfo."""
     first = files.read("/proc/cpuinfo").decode(errors="replace").split("\n\n", 1)[0]
     pairs = (line.partition(":") for line in first.splitlines())
-    found = {name.strip(): value.strip() for name, _, value in pairs}
-    flags = found.get("flags") or found.get("Features") or ""
-    vendor = found.get("vendor_id") or found.get("CPU implementer") or ""
-    return Processor(found.get("model name", ""), vendor, frozenset(flags.split()))
+    fields = {name.strip(): value.strip() for name, _, value in pairs}
+    flags = fields.get("flags") or fields.get("Features") or ""
+    vendor = fields.get("vendor_id") or fields.get("CPU implementer") or ""
+    return Processor(fields.get("model name", ""), vendor, frozenset(flags.split()))
 
 
 def boot_id(files: Files) -> str:

@@ -43,9 +43,9 @@ class RecordedFiles:
 
     def read(self, path: str) -> bytes:
         """The recorded content, or the error the kernel gave when it was recorded."""
-        found = self._resolve(path)
-        item = self._items.get(found)
-        if found in self._children:
+        target = self._resolve(path)
+        item = self._items.get(target)
+        if target in self._children:
             raise _refusal(errno.EISDIR, path)
         if item is None:
             raise _refusal(errno.ENOENT, path)
@@ -64,12 +64,12 @@ class RecordedFiles:
 
     def list(self, path: str) -> Sequence[str]:
         """Names in a recorded folder, sorted."""
-        found = self._resolve(path)
-        if found not in self._children:
-            raise _refusal(errno.ENOTDIR if found in self._items else errno.ENOENT, path)
-        names = self._children[found]
+        target = self._resolve(path)
+        if target not in self._children:
+            raise _refusal(errno.ENOTDIR if target in self._items else errno.ENOENT, path)
+        names = self._children[target]
         return sorted(
-            f"{name}/" if self._resolve(posixpath.join(found, name)) in self._children else name for name in names
+            f"{name}/" if self._resolve(posixpath.join(target, name)) in self._children else name for name in names
         )
 
     def mkdir(self, path: str) -> None:
@@ -82,8 +82,8 @@ class RecordedFiles:
         raise _refusal(errno.EROFS, path)
 
     def _check(self, path: str) -> None:
-        found = self._resolve(path)
-        if found not in self._items and found not in self._children:
+        target = self._resolve(path)
+        if target not in self._items and target not in self._children:
             raise _refusal(errno.ENOENT, path)
 
     def _resolve(self, path: str) -> str:
@@ -119,10 +119,10 @@ def _captured(path: Path) -> list[tuple[str, _Item]]:
     if path.suffix != ".json":
         return []
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=dict[str, _Item])
+        items = msgspec.json.decode(path.read_bytes(), type=dict[str, _Item])
     except UNREADABLE:
         return []
-    return list(found.items()) if all(key.startswith("/") for key in found) else []
+    return list(items.items()) if all(key.startswith("/") for key in items) else []
 
 
 def _renamed(path: str) -> str:
@@ -146,9 +146,9 @@ def _tree(items: Mapping[str, _Item]) -> dict[str, set[str]]:
 def _hang_in(path: str, children: dict[str, set[str]]) -> None:
     while path != "/":
         parent, name = posixpath.split(path)
-        known = parent in children
+        exists = parent in children
         children.setdefault(parent, set()).add(name)
-        if known:
+        if exists:
             return
         path = parent
 

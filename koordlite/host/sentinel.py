@@ -213,14 +213,14 @@ class GroupNotices:
     def watch(self, groups: Collection[str]) -> frozenset[str]:
         """Watch these groups and no others; in the order given, as many as there may be. What is in those that were not
         watched before, as nothing reports it."""
-        wanted = dict.fromkeys(groups)
-        for group in [group for group in self._watches if group not in wanted]:
+        target = dict.fromkeys(groups)
+        for group in [group for group in self._watches if group not in target]:
             self._drop(group)
         self.why = ""
-        fresh = [group for group in wanted if group not in self._watches]
+        fresh = [group for group in target if group not in self._watches]
         free = max(0, self._most - len(self._watches))
         if len(fresh) > free:
-            self.why = f"only {self._most} of {len(wanted)} groups are watched"
+            self.why = f"only {self._most} of {len(target)} groups are watched"
         for group in fresh[:free]:
             self._add(group)
         return frozenset(child for group in fresh[:free] for child in self._children(group))
@@ -231,20 +231,20 @@ class GroupNotices:
 
     def take(self) -> Notices:
         """Groups that were reported, without waiting."""
-        made, lost, watched = set[str](), False, frozenset(self._watches)
+        created, lost, watched = set[str](), False, frozenset(self._watches)
         for watch, mask, name in self._inotify.events():
             parent = self._groups.get(watch)
             lost = lost or bool(mask & inotify.OVERFLOW)
             if mask & inotify.IGNORED and parent is not None:
                 self._forget(parent)
             elif mask & inotify.CREATE and mask & inotify.ISDIR and parent is not None:
-                made.add(f"{parent}/{name}")
-        for group in made & watched:
+                created.add(f"{parent}/{name}")
+        for group in created & watched:
             # A group of this name was made once more: the watch is on the one that ended.
             if group in self._watches:
                 self._drop(group)
             self._add(group)
-        return Notices(frozenset(made), lost)
+        return Notices(frozenset(created), lost)
 
     def close(self) -> None:
         """Give the descriptor and all watches back."""

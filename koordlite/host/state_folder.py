@@ -20,9 +20,9 @@ def make(folder: Path) -> None:
     folder.mkdir(mode=MODE, parents=True, exist_ok=True)
     fd = _opened(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        found = os.fstat(fd)
-        _check_owner(found, folder, {os.geteuid()})
-        if stat.S_IMODE(found.st_mode) & _OTHERS:
+        status = os.fstat(fd)
+        _check_owner(status, folder, {os.geteuid()})
+        if stat.S_IMODE(status.st_mode) & _OTHERS:
             os.fchmod(fd, MODE)
     finally:
         os.close(fd)
@@ -69,7 +69,7 @@ def replace(path: Path, content: bytes) -> None:
 
 def append(path: Path, content: bytes) -> None:
     """Add to a file of ours, flushed; it is made if need be. OSError as of `open_or_make`, and of the disk."""
-    made = not path.exists()
+    is_new = not path.exists()
     fd = _opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         _check_owner(os.fstat(fd), path, {os.geteuid()})
@@ -77,7 +77,7 @@ def append(path: Path, content: bytes) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-    if made:
+    if is_new:
         _flush_folder(path.parent)
 
 
@@ -90,9 +90,9 @@ def _opened(path: Path, flags: int) -> int:
         raise
 
 
-def _check_owner(found: os.stat_result, path: Path, allowed: set[int]) -> None:
-    if found.st_uid not in allowed:
-        why = f"it belongs to user {found.st_uid}, this is user {os.geteuid()}: remove it, or name another folder"
+def _check_owner(status: os.stat_result, path: Path, allowed: set[int]) -> None:
+    if status.st_uid not in allowed:
+        why = f"it belongs to user {status.st_uid}, this is user {os.geteuid()}: remove it, or name another folder"
         raise PermissionError(errno.EPERM, why, str(path))
 
 

@@ -109,9 +109,9 @@ class _Cache(msgspec.Struct, frozen=True):
 def _l3_ids(files: Files, cpus: Sequence[int]) -> dict[int, int]:
     """L3 id by CPU. Kernels without cache ids get a number for each group of CPUs that share one."""
     caches = {cpu: cache for cpu in cpus if (cache := _l3(files, cpu))}
-    given = {cpu: cache.id for cpu, cache in caches.items() if cache.id is not None}
-    if given:
-        return given
+    ids = {cpu: cache.id for cpu, cache in caches.items() if cache.id is not None}
+    if ids:
+        return ids
     return _numbered((cpu, cache.shared) for cpu, cache in caches.items() if cache.shared)
 
 
@@ -192,10 +192,10 @@ def numa_memory_of_node(raw: bytes) -> int:
 
 def _numa_row(raw: bytes, name: bytes) -> dict[int, int]:
     rows = (match for line in raw.splitlines() if (match := _NUMA_ROW.fullmatch(line)))
-    found = next((match[2].split() for match in rows if match[1] == name), None)
-    if not found:
+    words = next((match[2].split() for match in rows if match[1] == name), None)
+    if not words:
         raise ValueError(f"no row {name.decode()} in {raw[:80]!r}")
-    return _numa_amounts(found)
+    return _numa_amounts(words)
 
 
 def _numa_amounts(words: Sequence[bytes]) -> dict[int, int]:

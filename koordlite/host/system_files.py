@@ -22,10 +22,10 @@ def read(files: Files, name: str) -> str | None:
     `sched_features/NAME` is the word of one feature, `NAME` or `NO_NAME`. KeyError for a name we do not know.
     """
     setting, _, feature = name.partition("/")
-    found = _find(files, setting)
-    if found is None or not feature:
-        return found and found[1]
-    present = system_settings.features(found[1])
+    located = _find(files, setting)
+    if located is None or not feature:
+        return located and located[1]
+    present = system_settings.features(located[1])
     return system_settings.feature_word(feature, present[feature]) if feature in present else None
 
 
@@ -37,10 +37,10 @@ def write(files: Files, name: str, text: str) -> None:
 def path(files: Files, name: str) -> str:
     """The file of a setting; FileNotFoundError where this kernel has none."""
     setting = name.partition("/")[0]
-    found = _find(files, setting)
-    if found is None:
+    located = _find(files, setting)
+    if located is None:
         raise FileNotFoundError(errno.ENOENT, "this kernel has no such setting", PATHS[setting][0])
-    return found[0]
+    return located[0]
 
 
 def oom_score_adj(files: Files, pid: int) -> int | None:

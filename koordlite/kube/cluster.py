@@ -90,7 +90,7 @@ class KubeCluster:
             topology=topology,
             with_pods=settings.pods == "kubelet",
             monotonic=clock.monotonic,
-            given=self._given_out() if pod_resources else None,
+            assigned=self._given_out() if pod_resources else None,
             notices=pod_resources,
         )
         self._publisher = Publisher(api, node_name, node=self._node, topology=self._topology, monotonic=clock.monotonic)
@@ -183,9 +183,9 @@ class KubeCluster:
         """Write what differs. Errors as of `Publisher.publish`; ApiUnreachable (EINPROGRESS) while there is no answer
         yet: the write goes on, and the same changes asked again get its answer."""
         if changes:
-            wanted = tuple(changes)
-            work = lambda: self._publisher.publish(wanted)  # noqa: E731
-            self._writes.send("API server", wanted, work, patience_seconds=self._patience)
+            batch = tuple(changes)
+            work = lambda: self._publisher.publish(batch)  # noqa: E731
+            self._writes.send("API server", batch, work, patience_seconds=self._patience)
 
     def evict(self, pod: EvictPod) -> None:
         """Ask for one eviction. Errors as of `evictions.evict`, and EINPROGRESS as in `publish`; a static pod is
@@ -198,14 +198,14 @@ class KubeCluster:
             raise EvictionRefused(f"pod/{pod.namespace}/{pod.name}", static_pods.WHY)
         self._requests.send("Eviction API", pod.uid, lambda: self._evict(pod), patience_seconds=self._patience)
 
-    def saw(self, seen: Snapshot) -> None:
+    def saw(self, snapshot: Snapshot) -> None:
         """Take a picture into the NodeMetric and the objects for other schedulers, where they are reported; look who
         else writes the Node when it is time."""
         now, node = self._clock.monotonic(), lambda: self._node.view().objects.get(self._name)
         if self._writers:
             self._writers.observe(now)
         for report in self._reports:
-            report.observe(seen, monotonic=now, wall=self._clock.wall(), node=node)
+            report.observe(snapshot, monotonic=now, wall=self._clock.wall(), node=node)
 
     def tell(self, problems: Sequence[Problem]) -> None:
         """Events about configuration that was refused; the same one again is counted."""
@@ -271,12 +271,14 @@ class KubeCluster:
         not say so."""
         running = self._clock.monotonic() - self._started
         named = {"kubelet pods": "pods"}
-        found = {named.get(s.name, s.name): running if s.age_seconds is None else s.age_seconds for s in states}
-        found |= {"pod resources": resources} if resources else {}
+        ages = {named.get(s.name, s.name): running if s.age_seconds is None else s.age_seconds for s in states}
+        ages |= {"pod resources": resources} if resources else {}
         written = self._publisher.topology_age
-        found |= {"topology write": written} if math.isfinite(written) else {}
-        asked = self._settings.kubelet != "off"
-        return {name: age for name, age in found.items() if name not in _OPTIONAL and (asked or name != "kubelet")}
+        ages |= {"topology write": written} if math.isfinite(written) else {}
+        asks_kubelet = self._settings.kubelet != "off"
+        return {
+            name: age for name, age in ages.items() if name not in _OPTIONAL and (asks_kubelet or name != "kubelet")
+        }
 
     def _missing(self, node: View[objects.NodeObject]) -> Iterator[Problem]:
         if node.listed and self._name not in node.objects and not node.problems:
@@ -286,12 +288,12 @@ class KubeCluster:
 
 def _settings(config: View[objects.ConfigMapObject]) -> Mapping[str, str] | None:
     """data of the only ConfigMap that is watched."""
-    return next((found.data or {} for found in config.objects.values()), None)
+    return next((config_map.data or {} for config_map in config.objects.values()), None)
 
 
 def _internal_address(node: objects.NodeObject | None) -> str:
-    known = (node.status.addresses or ()) if node else ()
-    return next((each.address for each in known if each.type == "InternalIP"), "")
+    addresses = (node.status.addresses or ()) if node else ()
+    return next((each.address for each in addresses if each.type == "InternalIP"), "")
 
 
 def _failing(state: WatchState) -> Iterator[Problem]:

@@ -121,8 +121,8 @@ def _mismatch(document: Mapping[str, Any], owner: str, message: str) -> Problem:
 
 def _probability(written: int | str | None, owner: str, problems: list[Problem]) -> int:
     """100 where none is written; a number and the same number with % mean the same."""
-    found = _PERCENT.match(written) if isinstance(written, str) else None
-    percent = 100 if written is None else int(found[1]) if found else written
+    match = _PERCENT.match(written) if isinstance(written, str) else None
+    percent = 100 if written is None else int(match[1]) if match else written
     if isinstance(percent, int) and 0 <= percent <= 100:
         return percent
     why = "a probability is a number from 0 to 100, or such a number with %"

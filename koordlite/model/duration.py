@@ -57,13 +57,13 @@ def of_option(text: str, option: str) -> float:
 
 def brief(amount: float) -> str:
     """`amount` seconds in two units at most, for people: `4m30s`, `2h5m`, `3d2h`."""
-    left = int(amount)
-    shown = []
+    remaining = int(amount)
+    parts = []
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")):
-        count, left = divmod(left, size)
+        count, remaining = divmod(remaining, size)
         if count:
-            shown.append(f"{count}{unit}")
-    return "".join(shown[:2]) or "0s"
+            parts.append(f"{count}{unit}")
+    return "".join(parts[:2]) or "0s"
 
 
 def age(seconds: float) -> str:
@@ -71,12 +71,12 @@ def age(seconds: float) -> str:
 
     Source: k8s.io/apimachinery `duration.HumanDuration`.
     """
-    left = max(0, int(seconds))
-    for below, (size, unit), (rest, small) in _AGES:
-        if left < below:
-            more = left % size // rest if rest else 0
-            return f"{left // size}{unit}" + (f"{more}{small}" if more else "")
-    return f"{left // _YEAR}y"
+    remaining = max(0, int(seconds))
+    for below, (size, unit), (minor, small) in _AGES:
+        if remaining < below:
+            more = remaining % size // minor if minor else 0
+            return f"{remaining // size}{unit}" + (f"{more}{small}" if more else "")
+    return f"{remaining // _YEAR}y"
 
 
 _DAY, _YEAR = 86400, 365 * 86400
@@ -99,13 +99,13 @@ def show(nanoseconds: int) -> str:
     if amount < SECOND:
         size, unit = next((_UNITS[u], u) for u in ("ms", "µs", "ns") if amount >= _UNITS[u] or u == "ns")
         return f"{sign}{_decimal(amount, size)}{unit}" if amount else "0s"
-    minutes, rest = divmod(amount, 60 * SECOND)
+    minutes, remainder = divmod(amount, 60 * SECOND)
     hours, minutes = divmod(minutes, 60)
     head = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
-    return f"{sign}{head}{_decimal(rest, SECOND)}s"
+    return f"{sign}{head}{_decimal(remainder, SECOND)}s"
 
 
 def _decimal(amount: int, size: int) -> str:
-    whole, rest = divmod(amount, size)
-    digits = f"{rest:0{len(str(size)) - 1}d}".rstrip("0") if rest else ""
+    whole, remainder = divmod(amount, size)
+    digits = f"{remainder:0{len(str(size)) - 1}d}".rstrip("0") if remainder else ""
     return f"{whole}.{digits}" if digits else str(whole)

@@ -68,8 +68,8 @@ def clipped(text: str, most: int) -> str:
 
 def shorten(text: str, limit: int = 120) -> str:
     """`text` in one line of at most `limit` characters, quoted, so that a broken value never floods a log."""
-    shown = repr(text[: limit + 1])
-    return shown if len(shown) <= limit else f"{shown[: limit - 4]}...'"
+    quoted = repr(text[: limit + 1])
+    return quoted if len(quoted) <= limit else f"{quoted[: limit - 4]}...'"
 
 
 class KoordliteError(Exception):

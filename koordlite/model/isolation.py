@@ -53,12 +53,12 @@ def culprits(subjects: Sequence[S], error_of: Callable[[Sequence[S]], str]) -> l
         return []
     bad = [(subject, why) for subject in subjects if (why := error_of((subject,)))]
     failing = {id(subject) for subject, _ in bad}
-    rest = [subject for subject in subjects if id(subject) not in failing]
+    candidates = [subject for subject in subjects if id(subject) not in failing]
     for _ in range(MOST_TOGETHER):
-        why = error_of(rest)
+        why = error_of(candidates)
         if not why:
             break
         # The shortest beginning that fails ends with a subject that takes part in the failure.
-        count = bisect.bisect_left(range(len(rest)), True, key=lambda count: bool(error_of(rest[:count])))
-        bad.append((rest.pop(max(count, 1) - 1), why))
+        count = bisect.bisect_left(range(len(candidates)), True, key=lambda count: bool(error_of(candidates[:count])))
+        bad.append((candidates.pop(max(count, 1) - 1), why))
     return bad

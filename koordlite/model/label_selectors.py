@@ -111,10 +111,10 @@ def check_requirement(key: str, operator: str, values: tuple[str, ...]) -> None:
 
 def _number_holds(operator: str, value: str, values: tuple[str, ...]) -> bool:
     try:
-        left, right = int(value), int(values[0])
+        number, bound = int(value), int(values[0])
     except (ValueError, IndexError):
         return False
-    return left > right if operator == "Gt" else left < right
+    return number > bound if operator == "Gt" else number < bound
 
 
 _SET = re.compile(r"(?P<key>[^\s!=(),]+)\s+(?P<word>in|notin)\s+\((?P<values>[^()]*)\)\Z")

@@ -101,8 +101,10 @@ def parse_reservation(text: str, owner: str) -> Reservation | None:
         cpus = CPUSet.parse(written.reserved_cpus) if written.reserved_cpus else None
     except ValueError as error:
         raise InputError(Problem(owner, keys.RESERVATION, text, str(error), _RESERVATION_HELP)) from error
-    found = Reservation(written.resources, cpus, written.apply_policy, tuple(declared.ignored(_ReservationText, text)))
-    return None if text.strip() == "null" else found
+    reservation = Reservation(
+        written.resources, cpus, written.apply_policy, tuple(declared.ignored(_ReservationText, text))
+    )
+    return None if text.strip() == "null" else reservation
 
 
 def parse_system_qos(text: str | None, owner: str) -> SystemQoS:

@@ -14,11 +14,11 @@ _BLOCKING = ("NoSchedule", "NoExecute")
 
 def node_matches(spec: objects.PodSpec, name: str, labels: Labels) -> bool:
     """spec.nodeSelector and the required node affinity, for the node `name`."""
-    chosen = all(labels.get(key) == value for key, value in (spec.node_selector or {}).items())
+    selected = all(labels.get(key) == value for key, value in (spec.node_selector or {}).items())
     affinity = spec.affinity.node_affinity if spec.affinity else None
     required = affinity.required if affinity else None
-    if not chosen or required is None:
-        return chosen
+    if not selected or required is None:
+        return selected
     return any(term_matches(term, name, labels) for term in required.node_selector_terms or ())
 
 

@@ -150,12 +150,12 @@ def fitting(containers: tuple[ContainerPlacement, ...]) -> tuple[ContainerPlacem
     sizes = [len(_encode(msgspec.structs.replace(each, memory_by_numa={}))) + _MEMORY for each in containers]
     if sum(sizes) <= LONGEST_PLACEMENT:
         return containers
-    left, kept = LONGEST_PLACEMENT, set[int]()
+    remaining, fitting_at = LONGEST_PLACEMENT, set[int]()
     for size, at in sorted((size, at) for at, size in enumerate(sizes)):
-        left -= size
-        if left >= 0:
-            kept.add(at)
-    return tuple(each for at, each in enumerate(containers) if at in kept)
+        remaining -= size
+        if remaining >= 0:
+            fitting_at.add(at)
+    return tuple(each for at, each in enumerate(containers) if at in fitting_at)
 
 
 def decode_placement(text: str, owner: str) -> Placement:
@@ -235,8 +235,8 @@ def topology_policy(policy: str, scope: str) -> str:
 
     Source: `getTopologyPolicy` of Koordinator.
     """
-    known = policy in _POLICIES and scope in _SCOPES
-    return f"{_POLICIES[policy]}{_SCOPES[scope]}" if known else "None"
+    has_word = policy in _POLICIES and scope in _SCOPES
+    return f"{_POLICIES[policy]}{_SCOPES[scope]}" if has_word else "None"
 
 
 def kubelet_topology_manager(word: str) -> tuple[str, str]:
@@ -331,13 +331,13 @@ def _decode(text: str, shape: Any, owner: str, key: str) -> Any:
         raise InputError(Problem(owner, key, text, str(error), do)) from error
 
 
-def to_nrt(found: NumatopologyObject) -> NRTObject:
+def to_nrt(obj: NumatopologyObject) -> NRTObject:
     """Its CPUs, policies and assignments as annotations and attributes.
 
     There are no zones: one that listed CPUs alone would say that the node has no memory. InputError when a number or a
     list of CPUs cannot be read.
     """
-    spec = found.spec
+    spec = obj.spec
     policies = spec.policies or {}
     cpus = (CPU(int(number), at.core, at.socket, at.numa) for number, at in (spec.cpu_detail or {}).items())
     try:
@@ -349,11 +349,11 @@ def to_nrt(found: NumatopologyObject) -> NRTObject:
         }
     except ValueError as error:
         do = "Volcano's resource-exporter or this agent writes it; the node counts as one without it"
-        problem = Problem(f"numatopology/{found.metadata.name}", "spec", "", str(error), do)
+        problem = Problem(f"numatopology/{obj.metadata.name}", "spec", "", str(error), do)
         raise InputError(problem) from error
     manager = policies.get(numatopology.TOPOLOGY_POLICY)
     return NRTObject(
-        metadata=ObjectMeta(name=found.metadata.name, annotations=annotations),
+        metadata=ObjectMeta(name=obj.metadata.name, annotations=annotations),
         attributes=({"name": "topologyManagerPolicy", "value": manager},) if manager else None,
     )
 

@@ -14,8 +14,8 @@ class Once:
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Result of `make`, worked out once for this object. It must follow from the object alone: not from the time,
         or from what becomes of other objects."""
-        known: dict[Hashable, Any] = self.__dict__.setdefault("_known", {})
-        if key not in known:
-            known[key] = make()
-        found: T = known[key]
-        return found
+        results: dict[Hashable, Any] = self.__dict__.setdefault("_known", {})
+        if key not in results:
+            results[key] = make()
+        value: T = results[key]
+        return value

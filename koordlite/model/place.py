@@ -44,8 +44,8 @@ class PlaceKind:
 
     def parse(self, text: str) -> Place | None:
         """The place that prints as `text`; None when it is of another kind."""
-        found = self.pattern.fullmatch(text)
-        return _kept(self, found.groups()) if found else None
+        match = self.pattern.fullmatch(text)
+        return _kept(self, match.groups()) if match else None
 
 
 class Place:

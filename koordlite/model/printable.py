@@ -65,5 +65,5 @@ def _json_escape(char: str) -> str:
 
 def shortened(text: str, limit: int = 80) -> str:
     """A value that fits on a line, and stays on it."""
-    shown = one_line(text)
-    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
+    line = one_line(text)
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"

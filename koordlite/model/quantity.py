@@ -144,6 +144,6 @@ def parse_resources(
 def add_resources(into: dict[str, Quantity], more: Mapping[str, Quantity]) -> dict[str, Quantity]:
     """Add `more` to `into`, key by key."""
     for name, amount in more.items():
-        held = into.get(name)
-        into[name] = Quantity(held.nano + amount.nano, held.format) if held else amount
+        sum_so_far = into.get(name)
+        into[name] = Quantity(sum_so_far.nano + amount.nano, sum_so_far.format) if sum_so_far else amount
     return into

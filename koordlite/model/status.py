@@ -65,8 +65,8 @@ class Faults(msgspec.Struct, frozen=True):
         """Reason why this round has no result, in words; empty when it is well."""
         if not self.in_a_row:
             return ""
-        again = f", {self.in_a_row} rounds in a row" if self.in_a_row > 1 else ""
-        return f"a fault of the program itself ended the round{again}: {self.error} at {self.place}"
+        repeats = f", {self.in_a_row} rounds in a row" if self.in_a_row > 1 else ""
+        return f"a fault of the program itself ended the round{repeats}: {self.error} at {self.place}"
 
     def problem(self, program: str) -> Problem:
         """The last one as something that its reader can act on."""
@@ -97,13 +97,13 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
         return wall < self.until
 
 
-def combined_pause(*asked: Pause | None) -> Pause | None:
+def combined_pause(*requests: Pause | None) -> Pause | None:
     """Merge several pauses: the one that ends last, and a release where any of them says so."""
-    found = [pause for pause in asked if pause is not None]
-    if not found:
+    pauses = [pause for pause in requests if pause is not None]
+    if not pauses:
         return None
-    last = max(found, key=lambda pause: pause.until)
-    return msgspec.structs.replace(last, release=any(pause.release for pause in found))
+    last = max(pauses, key=lambda pause: pause.until)
+    return msgspec.structs.replace(last, release=any(pause.release for pause in pauses))
 
 
 ReactionWay = Literal["tick", "sentinel", "triggers"]

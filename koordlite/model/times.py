@@ -13,12 +13,12 @@ def micro(wall: float) -> str:
 def parse(text: str, *, assume_utc: bool = False) -> float:
     """Seconds since the epoch; ValueError when `text` is no RFC 3339 time with a zone. People may leave the zone out
     where `assume_utc` says so."""
-    moment = datetime.datetime.fromisoformat(text)
-    if moment.tzinfo is None and assume_utc:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    if moment.tzinfo is None:
+    time = datetime.datetime.fromisoformat(text)
+    if time.tzinfo is None and assume_utc:
+        time = time.replace(tzinfo=datetime.UTC)
+    if time.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; write it like 2026-01-01T00:00:00Z")
-    return moment.timestamp()
+    return time.timestamp()
 
 
 def parse_or_none(text: str | None) -> float | None:

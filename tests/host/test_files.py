@@ -37,7 +37,7 @@ def test_only_hot_files_stay_open_and_no_more_than_allowed(tmp_path: Path) -> No
         (tmp_path / str(group) / "cpu.stat").write_text("a 1")
         (tmp_path / str(group) / "tasks").write_text("1")
     before = open_descriptors()
-    files = RealFiles(kept=3)
+    files = RealFiles(most_open=3)
     for group in range(5):
         files.read(f"{tmp_path}/{group}/cpu.stat")
         files.read(f"{tmp_path}/{group}/tasks")

@@ -36,7 +36,7 @@ def raw(document: Any) -> msgspec.Raw:
 def feed(scene: Scene) -> Reflector[objects.NRTObject]:
     """The reports as the extender watches them."""
     store: Feed[objects.NRTObject] = Feed(
-        "noderesourcetopology", objects.NRTObject, put=scene.cluster.put_report, gone=scene.cluster.remove_report
+        "noderesourcetopology", objects.NRTObject, put=scene.cluster.put_report, removed=scene.cluster.remove_report
     )
     return Reflector(watches.REPORTS, uniform=lambda low, high: low, store=store)
 

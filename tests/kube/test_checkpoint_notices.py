@@ -85,7 +85,7 @@ def test_kubelet_is_asked_when_it_admits_a_pod(tmp_path: Path) -> None:
         topology=Topology((CPU(0, 0, 0, 0), CPU(1, 0, 0, 0)), (NUMANode(0, CPUSet([0, 1]), 2**30),)),
         with_pods=False,
         monotonic=time.monotonic,
-        given=given,
+        assigned=given,
         notices=True,
     )
     state.start()

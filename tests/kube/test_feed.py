@@ -24,7 +24,7 @@ class Listener:
     def __init__(self) -> None:
         self.heard: list[str] = []
         self.feed: Feed[objects.PodObject] = Feed(
-            "pod", objects.PodObject, put=lambda obj: self.heard.append(f"+{obj.metadata.name}"), gone=self._gone
+            "pod", objects.PodObject, put=lambda obj: self.heard.append(f"+{obj.metadata.name}"), removed=self._gone
         )
 
     def _gone(self, key: str) -> None:

@@ -167,7 +167,7 @@ def test_a_busy_server_keeps_its_version_and_gets_its_pause(status: int) -> None
 
 
 def test_a_server_cannot_send_us_away_for_good() -> None:
-    assert backoff.pause(1, lambda low, high: high, asked=1e9) == 600.0
+    assert backoff.pause(1, lambda low, high: high, retry_after=1e9) == 600.0
 
 
 def test_failures_double_the_pause_up_to_half_a_minute() -> None:
@@ -177,7 +177,7 @@ def test_failures_double_the_pause_up_to_half_a_minute() -> None:
 
 @given(st.integers(0, 10_000), st.floats(1.0, 1.5), st.none() | st.floats(0, 1e6))
 def test_a_pause_is_never_none_and_never_for_ever(failures: int, jitter: float, asked: float | None) -> None:
-    assert 1.0 <= backoff.pause(failures, lambda low, high: jitter, asked=asked) <= 600.0
+    assert 1.0 <= backoff.pause(failures, lambda low, high: jitter, retry_after=asked) <= 600.0
 
 
 def test_after_many_failed_watches_the_list_is_read_again() -> None:

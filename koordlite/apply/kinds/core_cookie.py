@@ -118,7 +118,7 @@ def _note(cookies: Mapping[str, int], work: Work) -> None:
     noted = [place for place in work.journal.places if place.kind is COOKIE and place not in fresh]
     again = {place for place in noted if cookie_of(place) in cookies.values()}
     gone = again | (_unused(work, (), cookies.values()) - fresh)
-    work.journal.record(entries, gone=gone)
+    work.journal.record(entries, removed=gone)
     work.journal.forget(again)
 
 

@@ -118,8 +118,8 @@ class Cgroups:
         return _parsed(self._version, (cpus, effective, quota, period), self._values(group, fields))
 
     def _values(self, group: str, fields: Iterable[str]) -> tuple[tuple[str, bytes], ...]:
-        found = ((field, self._optional(group, field)) for field in fields if self._version.has(field))
-        return tuple((field, raw) for field, raw in found if raw is not None)
+        contents = ((field, self._optional(group, field)) for field in fields if self._version.has(field))
+        return tuple((field, raw) for field, raw in contents if raw is not None)
 
     def _optional(self, group: str, field: str) -> bytes | None:
         """None also where the file refuses to be read: one such file must not cost the whole picture."""

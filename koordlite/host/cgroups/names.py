@@ -58,8 +58,8 @@ def container_group(names: Layout, pod: str, container_id: str) -> str | None:
         return None
     runtime, separator, name = container_id.partition("://")
     if not separator or not name or "/" in name or runtime not in _SCOPES:
-        known = ", ".join(f"{prefix}://" for prefix in _SCOPES)
-        raise ValueError(f"container id {container_id!r} has none of the runtimes we know: {known}")
+        prefixes = ", ".join(f"{prefix}://" for prefix in _SCOPES)
+        raise ValueError(f"container id {container_id!r} has none of the runtimes we know: {prefixes}")
     return f"{pod}/{_SCOPES[runtime]}-{name}.scope" if names.driver == "systemd" else f"{pod}/{beneath.component(name)}"
 
 

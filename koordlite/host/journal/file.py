@@ -156,8 +156,8 @@ def _content(path: Path) -> Content | None:
         return whole
     if whole is None:
         return added
-    known = {entry.place for entry in whole.entries}
-    fresh = tuple(entry for entry in added.entries if entry.place not in known)
+    places = {entry.place for entry in whole.entries}
+    fresh = tuple(entry for entry in added.entries if entry.place not in places)
     return Content(whole.boot_id, (*whole.entries, *fresh), (*whole.damaged, *added.damaged))
 
 
@@ -184,8 +184,8 @@ def _ahead(path: Path) -> Content | None:
     *lines, _cut = raw.split(b"\n")
     boot, entries, damaged = "", dict[Place, Entry](), list[Damage]()
     for number, line in enumerate(lines, 1):
-        of, _, rest = line.partition(b" ")
-        checksum, _, raw = rest.partition(b" ")
+        of, _, fields = line.partition(b" ")
+        checksum, _, raw = fields.partition(b" ")
         if of.decode(errors="replace") != boot:
             boot, entries, damaged = of.decode(errors="replace"), {}, []
         try:
@@ -224,11 +224,11 @@ def _whole(path: Path) -> Content | None:
 def _lines(raw: bytes) -> tuple[_Head, list[tuple[int, bytes]]]:
     """Header of the file, and its entries, each with its line. A file as we write it has one on each line:
     what is wrong with a line, or with the end of the file, does not concern the others."""
-    first, _, rest = raw.partition(b"\n")
+    first, _, body = raw.partition(b"\n")
     if not first.endswith(b'"entries":['):
         head = msgspec.json.decode(raw, type=_Head)
         return head, [(number, bytes(entry)) for number, entry in enumerate(head.entries, 1)]
-    numbered = enumerate((line.strip().removesuffix(b",") for line in rest.split(b"\n")), 2)
+    numbered = enumerate((line.strip().removesuffix(b",") for line in body.split(b"\n")), 2)
     lines = [(number, line) for number, line in numbered if line]
     try:
         head = msgspec.json.decode(first + (lines[-1][1] if lines else b""), type=_Head)

@@ -86,7 +86,7 @@ class Journal:
         """Tell whether a thread is about to change it."""
         return self._changing.locked()
 
-    def record(self, entries: Iterable[Entry], *, gone: Collection[Place] = ()) -> None:
+    def record(self, entries: Iterable[Entry], *, removed: Collection[Place] = ()) -> None:
         """Keep what was found, before it is overwritten; places already present keep their first entry.
 
         One flushed write for the whole batch. JournalError when the disk refuses: then nothing may be overwritten.
@@ -95,7 +95,7 @@ class Journal:
         with self._changing:
             fresh = {entry.place: entry for entry in reversed(tuple(entries)) if entry.place not in self._entries}
             if fresh:
-                self._replace({**self._without(gone), **dict(reversed(fresh.items()))})
+                self._replace({**self._without(removed), **dict(reversed(fresh.items()))})
 
     def add(self, entries: Iterable[Entry]) -> frozenset[Place]:
         """Same as `record`, in the time that one small file takes, however many entries there are; the places that
@@ -124,9 +124,9 @@ class Journal:
     def forget(self, places: Iterable[Place]) -> None:
         """Drop places that were restored; those that are not in the journal are ignored."""
         with self._changing:
-            gone = [place for place in places if place in self._entries]
-            if gone:
-                self._replace(self._without(gone))
+            restored = [place for place in places if place in self._entries]
+            if restored:
+                self._replace(self._without(restored))
 
     def close(self) -> None:
         """Let another agent have the folder; the entries stay on disk."""
@@ -138,12 +138,12 @@ class Journal:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _without(self, gone: Iterable[Place]) -> dict[Place, Entry]:
+    def _without(self, removed: Iterable[Place]) -> dict[Place, Entry]:
         """A copy: a full node has thousands of entries, and to hash their places again would be most of the cost."""
-        kept = dict(self._entries)
-        for place in gone:
-            kept.pop(place, None)
-        return kept
+        remaining = dict(self._entries)
+        for place in removed:
+            remaining.pop(place, None)
+        return remaining
 
     def _replace(self, entries: dict[Place, Entry]) -> None:
         try:
@@ -174,15 +174,15 @@ def damaged(folder: str | os.PathLike[str]) -> tuple[Problem, ...]:
     path = Path(folder) / file.NAME
     content = file.load(path, "")
     bad = content.damaged if content else ()
-    found = [
+    problems = [
         Problem(f"{path}:{each.line}", "entry", each.raw[:300].decode(errors="backslashreplace"), each.why, _DO)
         for each in bad
     ]
     aside = path.with_name(file.DAMAGED)
     if aside.exists():
         why = "entries of the undo journal could not be read, and are kept there: what they name is not restored"
-        found.append(Problem(str(aside), "file", "", why, "restore them by hand, then remove it"))
-    return tuple(found)
+        problems.append(Problem(str(aside), "file", "", why, "restore them by hand, then remove it"))
+    return tuple(problems)
 
 
 _DO = "restore it by hand, by what can be read of it; the other entries count"

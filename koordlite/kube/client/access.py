@@ -207,11 +207,11 @@ class Stream(msgspec.Struct, eq=False):
             yield line
 
     def _lines(self) -> Iterator[bytes]:
-        rest = b""
+        tail = b""
         for chunk in _chunks(self._response):
-            *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
+            *lines, tail = (tail + chunk).split(b"\n") if b"\n" in chunk else (tail + chunk,)
             yield from filter(None, lines)
-            if len(rest) > LINE_BYTES:
+            if len(tail) > LINE_BYTES:
                 raise ApiUnreachable(errno.EMSGSIZE, f"a line of more than {LINE_BYTES} bytes", "")
 
     def extend(self, seconds: float) -> bool:

@@ -38,8 +38,8 @@ class RequestTimes:
             raise
         finally:
             with self._lock:
-                held = self._held.get((verb, path, code), RequestHistogram())
-                self._held[verb, path, code] = held.plus(self._now() - began)
+                histogram = self._held.get((verb, path, code), RequestHistogram())
+                self._held[verb, path, code] = histogram.plus(self._now() - began)
 
     def all(self) -> Mapping[RequestKind, RequestHistogram]:
         """Counted so far."""
@@ -191,13 +191,13 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
-def _error(status: _Status, code: int, text: str, asked: float | None) -> ApiError:
+def _error(status: _Status, code: int, text: str, retry_seconds: float | None) -> ApiError:
     details = status.details or _Details()
     return ApiError(
         code,
         status.reason or "",
         " ".join(text.split())[:MESSAGE_CHARACTERS] or _phrase(code),
-        retry_after_seconds=details.retry_after_seconds if asked is None else asked,
+        retry_after_seconds=details.retry_after_seconds if retry_seconds is None else retry_seconds,
         causes=details.causes or (),
         named=details.name,
     )

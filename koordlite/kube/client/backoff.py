@@ -19,14 +19,14 @@ uniform: Uniform = random.Random().uniform
 """Pauses have a generator of their own: drawing from the global one would change what its seeded users get."""
 
 
-def pause(failures: int, uniform: Uniform, *, asked: float | None = None, last: float = LAST_SECONDS) -> float:
+def pause(failures: int, uniform: Uniform, *, retry_after: float | None = None, last: float = LAST_SECONDS) -> float:
     """Seconds until the next try after `failures` in a row: 1, 2, 4 … `last`, up to half as much more at random.
 
     `asked` is Retry-After.
     """
     own = min(FIRST_SECONDS * 2.0 ** min(max(failures, 1) - 1, 16), last)
     jittered = own * uniform(1.0, 1.5)
-    return max(jittered, min(asked or 0.0, LONGEST_ASKED_SECONDS))
+    return max(jittered, min(retry_after or 0.0, LONGEST_ASKED_SECONDS))
 
 
 LOG = logging.getLogger(__name__)
@@ -54,11 +54,13 @@ class Outage:
         """Return when `who` may send a request: after an answer, in its turn to try, or when `is_over`."""
         with self._changed:
             while self._since is not None and not is_over():
-                left = self._next - self._monotonic()
-                if self._prober is None and left <= 0:
+                remaining = self._next - self._monotonic()
+                if self._prober is None and remaining <= 0:
                     self._prober = who
                     return
-                self._changed.wait(min(max(left, 0.01), _SLICE_SECONDS) if self._prober is None else _SLICE_SECONDS)
+                self._changed.wait(
+                    min(max(remaining, 0.01), _SLICE_SECONDS) if self._prober is None else _SLICE_SECONDS
+                )
 
     def failed(self, who: object, why: str) -> None:
         """The request of `who` had no answer. That others fail meanwhile makes no pause longer."""

@@ -139,16 +139,16 @@ def _same_credentials(settings: Configuration, other: Configuration) -> None:
 
 def token_reader(path: str, now: Callable[[], float] = time.monotonic) -> Callable[[], str]:
     """The token in the file, read again when it may have been replaced; OSError when it cannot be read."""
-    held, read_at = "", float("-inf")
+    current, read_at = "", float("-inf")
 
     def token() -> str:
-        nonlocal held, read_at
+        nonlocal current, read_at
         if now() - read_at >= TOKEN_SECONDS:
-            held = pathlib.Path(path).read_text(encoding="ascii", errors="replace").strip()
+            current = pathlib.Path(path).read_text(encoding="ascii", errors="replace").strip()
             read_at = now()
-        if not held:
+        if not current:
             raise OSError(errno.ENODATA, "the token file is empty", path)
-        return held
+        return current
 
     return token
 
@@ -206,12 +206,12 @@ def _user(source: str, context: str | None) -> tuple[dict[str, Any], pathlib.Pat
 
     for path in filter(os.path.exists, map(os.path.expanduser, source.split(os.pathsep))):
         document = yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8"))
-        chosen = context or document.get("current-context")
+        context_name = context or document.get("current-context")
         contexts, users = ({e["name"]: e for e in document.get(kind) or ()} for kind in ("contexts", "users"))
-        user = contexts.get(chosen, {}).get("context", {}).get("user")
-        found = users.get(user, {}).get("user") or {}
-        if found:
-            return found, pathlib.Path(path).resolve().parent
+        user_name = contexts.get(context_name, {}).get("context", {}).get("user")
+        user = users.get(user_name, {}).get("user") or {}
+        if user:
+            return user, pathlib.Path(path).resolve().parent
     return {}, pathlib.Path()
 
 
@@ -293,16 +293,16 @@ def _enter(name: str) -> None:
         return  # It is not installed: whoever imports it says so.
     loader, module = spec.loader, importlib.util.module_from_spec(spec)
 
-    def run(wanted: str) -> Any:
-        if wanted.startswith("__") and wanted != "__version__":
-            raise AttributeError(f"module {name!r} has no attribute {wanted!r}")
-        if f"{name}.{wanted}" in _KEPT_IN:
-            return getattr(importlib.import_module(_KEPT_IN[f"{name}.{wanted}"]), wanted)
-        if importlib.util.find_spec(f"{name}.{wanted}"):
-            return importlib.import_module(f"{name}.{wanted}")
+    def run(attribute: str) -> Any:
+        if attribute.startswith("__") and attribute != "__version__":
+            raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
+        if f"{name}.{attribute}" in _KEPT_IN:
+            return getattr(importlib.import_module(_KEPT_IN[f"{name}.{attribute}"]), attribute)
+        if importlib.util.find_spec(f"{name}.{attribute}"):
+            return importlib.import_module(f"{name}.{attribute}")
         vars(module).pop("__getattr__", None)
         loader.exec_module(module)
-        return getattr(module, wanted)
+        return getattr(module, attribute)
 
     vars(module)["__getattr__"] = run
     sys.modules[name] = module

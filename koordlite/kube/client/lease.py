@@ -113,9 +113,9 @@ class Candidate:
 
     def release(self) -> None:
         """Give it back so that another may take it at once. Work must have ended: leadership is over from here on."""
-        held = self.is_leader()
+        was_leader = self.is_leader()
         self._until, self._released = float("-inf"), True
-        if not held or self._lease is None:
+        if not was_leader or self._lease is None:
             return
         given_back = {"holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS, "renewTime": self._now}
         try:
@@ -141,7 +141,7 @@ class Candidate:
             self._until, self._fresh = float("-inf"), False
 
     def _claim(self, spec: dict[str, Any]) -> None:
-        asked = self._monotonic()
+        now = self._monotonic()
         ours = {
             "holderIdentity": self.settings.identity,
             "leaseDurationSeconds": self.settings.duration_seconds,
@@ -149,7 +149,7 @@ class Candidate:
         }
         self._write({**spec, **ours})
         # From the moment of asking: when the server wrote it, is not known, but not before.
-        self._until = asked + self.settings.renew_seconds
+        self._until = now + self.settings.renew_seconds
 
     def _ran_out(self, spec: dict[str, Any]) -> bool:
         """Tell if the holder let its time pass, by our clock since we saw it renew: clocks of hosts differ."""
@@ -184,9 +184,9 @@ class Candidate:
         spec = _spec(lease)
         # Any write counts as a sign of life: by renewTime alone a holder with a wall clock that stands would seem dead.
         version = lease["metadata"].get("resourceVersion")
-        seen = (version, spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
-        if seen != self._seen:
-            self._seen, self._seen_at = seen, self._monotonic()
+        version_and_holder = (version, spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
+        if version_and_holder != self._seen:
+            self._seen, self._seen_at = version_and_holder, self._monotonic()
         self._lease, self._fresh = lease, True
 
     def _ask(self, method: str, path: str, body: object) -> bytes:
@@ -194,8 +194,8 @@ class Candidate:
 
     def _timeout(self) -> Timeout:
         """Shorter than what is left of leadership, so that a hanging request is over before it."""
-        left = self.remaining_seconds() or self.settings.renew_seconds
-        return min(3.0, left / 2), max(0.05, min(5.0, left / 2))
+        remaining = self.remaining_seconds() or self.settings.renew_seconds
+        return min(3.0, remaining / 2), max(0.05, min(5.0, remaining / 2))
 
     def _note(self, error: str) -> None:
         spec = _spec(self._lease or {})

@@ -61,8 +61,8 @@ def pages(
     restarts, token, size, empty, version = 0, "", 0, 0, ""
 
     def request() -> Callable[[], Answer]:
-        asked = _asked(query, limit if restarts < RESTARTS else 0, token)
-        return functools.partial(ask, "GET", path, query=asked)
+        parameters = _asked(query, limit if restarts < RESTARTS else 0, token)
+        return functools.partial(ask, "GET", path, query=parameters)
 
     with contextlib.closing(_Ahead()) as ahead:
         while True:
@@ -155,12 +155,12 @@ def decode(body: bytes, path: str) -> _List:
     Every list says `items`. What does not, such as the answer of a proxy, must not pass for a list of nothing.
     """
     try:
-        found = msgspec.json.decode(body, type=_List)
+        listing = msgspec.json.decode(body, type=_List)
     except UNREADABLE as error:
         raise ApiUnreachable(errno.EPROTO, f"the answer is no list: {error}", path) from error
-    if found.items is msgspec.UNSET:
+    if listing.items is msgspec.UNSET:
         raise ApiUnreachable(errno.EPROTO, "the answer is no list: it has no items", path)
-    return found
+    return listing
 
 
 def _asked(query: Sequence[tuple[str, str]], limit: int, token: str) -> Sequence[tuple[str, str]]:

@@ -68,9 +68,9 @@ class Reviewer:
         key = hashlib.sha256(token.encode(errors="replace")).digest(), verb, path
         with self._lock:
             now = self._now()
-            until, held = self._held.get(key, (now, Verdict("busy")))
+            until, cached = self._held.get(key, (now, Verdict("busy")))
             if until > now:
-                return held
+                return cached
             if not self._may_ask(key[0], address, now):
                 return Verdict("busy", "too many tokens to ask the API server about; try again in a second")
         found = self._ask(token, verb, path)
@@ -81,23 +81,23 @@ class Reviewer:
     def _may_ask(self, token: bytes, address: str, now: float) -> bool:
         """Tokens that were good come first: they do not wait for what strangers may have asked about. An address
         that keeps sending tokens that nobody knows waits longer and longer."""
-        asked = self._asked_again if token in self._good else self._asked
+        recent = self._asked_again if token in self._good else self._asked
         not_before, _ = self._strangers.get(address, (now, 0))
-        if (asked is self._asked and now < not_before) or (len(asked) == asked.maxlen and now - asked[0] < 1.0):
+        if (recent is self._asked and now < not_before) or (len(recent) == recent.maxlen and now - recent[0] < 1.0):
             return False
-        asked.append(now)
+        recent.append(now)
         return True
 
-    def _remember(self, key: tuple[bytes, str, str], address: str, found: Verdict) -> None:
+    def _remember(self, key: tuple[bytes, str, str], address: str, verdict: Verdict) -> None:
         with self._lock:
             now = self._now()
-            self._held[key] = now + (YES_SECONDS if found.standing == "allowed" else NO_SECONDS), found
+            self._held[key] = now + (YES_SECONDS if verdict.standing == "allowed" else NO_SECONDS), verdict
             _bound(self._held, key)
-            if found.standing == "allowed":
+            if verdict.standing == "allowed":
                 self._good[key[0]] = None
                 _bound(self._good, key[0])
                 self._strangers.pop(address, None)
-            elif found.standing == "unknown":
+            elif verdict.standing == "unknown":
                 _, invented = self._strangers.get(address, (now, 0))
                 doubled = min(max(invented - STRANGERS, -1), 10)
                 pause = min(STRANGER_SECONDS[0] * 2**doubled, STRANGER_SECONDS[1]) if doubled >= 0 else 0.0
@@ -110,17 +110,17 @@ class Reviewer:
             who = self._post(_TOKENS, {"token": token, **({"audiences": audiences} if audiences else {})}, _Who)
             # A server that knows no audiences names none: such an answer is about tokens for the server itself.
             if not who.authenticated or who.user is None or not set(audiences) <= set(who.audiences or ()):
-                wanted = f" with audience {self._audience}" if audiences else ""
-                return Verdict("unknown", who.error or f"the API server does not know this token{wanted}")
+                bound = f" with audience {self._audience}" if audiences else ""
+                return Verdict("unknown", who.error or f"the API server does not know this token{bound}")
             return self._access(who.user, verb, path)
         except (ApiError, ApiUnreachable, *UNREADABLE) as error:
             return Verdict("unanswered", f"the API server could not be asked about the token: {error}")
 
     def _access(self, user: _User, verb: str, path: str) -> Verdict:
         subject = {"user": user.username, "uid": user.uid, "groups": user.groups or [], "extra": user.extra or {}}
-        asked = {**subject, "nonResourceAttributes": {"path": path, "verb": verb}}
-        found = self._post(_ACCESS, asked, _May)
-        if found.allowed:
+        spec = {**subject, "nonResourceAttributes": {"path": path, "verb": verb}}
+        review = self._post(_ACCESS, spec, _May)
+        if review.allowed:
             return Verdict("allowed")
         return Verdict("forbidden", f"{user.username} may not {verb} {path}: allow it for nonResourceURLs in a role")
 
@@ -132,10 +132,10 @@ class Reviewer:
         return msgspec.convert(msgspec.json.decode(raw, type=_Review).status, type=shape)
 
 
-def _bound(held: collections.OrderedDict[_Key, Any], newest: _Key) -> None:
-    held.move_to_end(newest)
-    if len(held) > HELD:
-        held.popitem(last=False)
+def _bound(entries: collections.OrderedDict[_Key, Any], newest: _Key) -> None:
+    entries.move_to_end(newest)
+    if len(entries) > HELD:
+        entries.popitem(last=False)
 
 
 class _Shape(msgspec.Struct):

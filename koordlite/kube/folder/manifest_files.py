@@ -176,18 +176,18 @@ def _completed(obj: Object) -> Object:
 
 def _mismatch(path: Path, kind: str, document: Document, message: str) -> Problem:
     """msgspec ends its message with the path of the value, in which `[...]` is some item of a mapping."""
-    found = _PATH.search(message)
-    field = found[1].lstrip(".") if found else ""
+    match = _PATH.search(message)
+    field = match[1].lstrip(".") if match else ""
     node, value = document.node, document.content
-    for name, number, _ in _STEP.findall(found[1] if found else ""):
+    for name, number, _ in _STEP.findall(match[1] if match else ""):
         key = name or number
         node = yaml_bounds.child(node, key) or node if key else node
         value = _below(value, key)
     meta = document.content.get("metadata")
     named = f"{kind} {meta.get('name', '')}" if isinstance(meta, dict) else kind
     why = _PATH.sub("", message).replace("`", "")
-    shown = "" if isinstance(value, dict | list) else str(value)
-    return Problem(f"{yaml_bounds.place(path, node)}: {named}", field or "$", shown, why, KEEP)
+    text = "" if isinstance(value, dict | list) else str(value)
+    return Problem(f"{yaml_bounds.place(path, node)}: {named}", field or "$", text, why, KEEP)
 
 
 def _below(value: Any, key: str) -> Any:

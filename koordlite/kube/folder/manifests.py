@@ -102,9 +102,9 @@ class ManifestCluster:
     def evict(self, pod: EvictPod) -> None:
         """Record the eviction; the pod shows a deletion time from now on. OSError when that cannot be written,
         EvictionRefused when an earlier record cannot be read."""
-        moment = datetime.datetime.fromtimestamp(self._clock.wall(), tz=datetime.UTC)
+        now = datetime.datetime.fromtimestamp(self._clock.wall(), tz=datetime.UTC)
         try:
-            self._evictions.add(pod, taken_at=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
+            self._evictions.add(pod, taken_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"))
         except InputError as error:
             raise EvictionRefused(f"pod/{pod.namespace}/{pod.name}", str(error)) from error
         self._view = self._judged()
@@ -112,17 +112,17 @@ class ManifestCluster:
     def _look(self, now: float) -> bool:
         """Read the files that changed; says whether any did."""
         folder = str(self._folder)
-        seen = {name: self._reread(folder, name, self._files.get(name), now) for name in _manifests(self._folder)}
-        changed = seen.keys() != self._files.keys() or any(seen[name] is not self._files[name] for name in seen)
+        files = {name: self._reread(folder, name, self._files.get(name), now) for name in _manifests(self._folder)}
+        changed = files.keys() != self._files.keys() or any(files[name] is not self._files[name] for name in files)
         if changed:
             before = {_key(obj): obj for file in self._files.values() for obj in file.objects}
-            self._files = {name: _keep_identity(file, before) for name, file in seen.items()}
+            self._files = {name: _keep_identity(file, before) for name, file in files.items()}
         return changed
 
-    def _reread(self, folder: str, name: str, known: _File | None, now: float) -> _File:
+    def _reread(self, folder: str, name: str, previous: _File | None, now: float) -> _File:
         stamp = _stamp(f"{folder}/{name}")
-        if known is not None and known.stamp == stamp:
-            return known
+        if previous is not None and previous.stamp == stamp:
+            return previous
         path = self._folder / name
         try:
             return _File(stamp, manifest_files.read(path), good_at=now)
@@ -131,7 +131,7 @@ class ManifestCluster:
         except OSError as error:
             do = f"make it readable; {manifest_files.KEEP.partition('; ')[2]}"
             problems = (Problem(str(path), "file", "", error.strerror or str(error), do),)
-        last = known or _File(None, (), good_at=now)
+        last = previous or _File(None, (), good_at=now)
         return _File(stamp, last.objects, problems, last.good_at)
 
     def _ages(self, now: float) -> Iterator[tuple[str, float]]:
@@ -180,15 +180,15 @@ class ManifestCluster:
 
     def _own_node(self, nodes: dict[str, wire.NodeObject], problems: list[Problem]) -> wire.NodeObject | None:
         if self._node_name is not None:
-            wanted, why = self._node_name, f"no Node manifest is called {self._node_name}"
+            name, why = self._node_name, f"no Node manifest is called {self._node_name}"
         else:
-            wanted = next(iter(nodes)) if len(nodes) == 1 else ""
+            name = next(iter(nodes)) if len(nodes) == 1 else ""
             why = "several Node manifests, and none was chosen" if nodes else "no Node manifest"
-        if wanted not in nodes:
+        if name not in nodes:
             names = ", ".join(sorted(nodes)) or "none"
             do = f"name one of the nodes in the folder ({names}) with --node, or add a Node manifest"
-            problems.append(Problem(str(self._folder), "Node" if wanted else "$", wanted, why, do))
-        return nodes.get(wanted)
+            problems.append(Problem(str(self._folder), "Node" if name else "$", name, why, do))
+        return nodes.get(name)
 
     def _publisher(self, node: wire.NodeObject | None, problems: list[Problem]) -> Published | None:
         """Made when the node is first known, because the files are named after it."""
@@ -204,9 +204,9 @@ class ManifestCluster:
         state = next(_of(objects, CPUManagerState), CPUManagerState())
         config = next(_of(objects, Kubelet), None) or configz.of_checkpoint(state)
         if self._topology is not None:
-            seen, found = configz.combine(config, state, self._topology)
-            problems.extend(found)
-            return seen
+            kubelet, conflicts = configz.combine(config, state, self._topology)
+            problems.extend(conflicts)
+            return kubelet
         problems.extend(state.problems)
         static, listed = config.cpu_manager_policy == configz.STATIC, config.listed_reserved_cpus
         milli = config.reserved_milli
@@ -226,8 +226,8 @@ def _manifests(folder: Path) -> list[str]:
         names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    found = (name for name in names if name.endswith(manifest_files.SUFFIXES) or name in _KUBELET_FILES)
-    return sorted(name for name in found if not name.startswith("."))
+    listed = (name for name in names if name.endswith(manifest_files.SUFFIXES) or name in _KUBELET_FILES)
+    return sorted(name for name in listed if not name.startswith("."))
 
 
 def _stamp(path: str) -> Stamp | None:
@@ -247,23 +247,23 @@ def _key(obj: Loaded) -> Key:
 
 def _keep_identity(file: _File, before: dict[Key, Loaded]) -> _File:
     """Objects that did not change stay the same objects, so that readers need not judge them again."""
-    kept = (before.get(_key(obj), obj) for obj in file.objects)
-    objects = tuple(old if old == new else new for old, new in zip(kept, file.objects, strict=True))
+    previous = (before.get(_key(obj), obj) for obj in file.objects)
+    objects = tuple(old if old == new else new for old, new in zip(previous, file.objects, strict=True))
     return msgspec.structs.replace(file, objects=objects)
 
 
 def _unique(files: dict[str, _File], folder: Path, problems: list[Problem]) -> tuple[Loaded, ...]:
     """All objects, each once: in the order of the files, the last one of a name wins."""
-    found: dict[Key, Loaded] = {}
+    by_key: dict[Key, Loaded] = {}
     for name, file in files.items():
         for obj in file.objects:
             key = _key(obj)
-            if key in found:
+            if key in by_key:
                 named = "/".join(part for part in key[1:] if part)
                 why, do = "this object comes more than once", "remove all but one; the last one read counts"
                 problems.append(Problem(str(folder / name), key[0].removesuffix("Object"), named, why, do))
-            found[key] = obj
-    return tuple(found.values())
+            by_key[key] = obj
+    return tuple(by_key.values())
 
 
 def _of(objects: Iterable[Loaded], shape: type[T]) -> Iterator[T]:

@@ -44,8 +44,8 @@ class Published:
         """By type, as the changes have them."""
         self.topology: objects.NRTObject | None = None
         if folder is not None:
-            found = self._read(folder / self._node, _ours) or ({}, {}, {})
-            self.resources, self.annotations, self.conditions = found
+            ours = self._read(folder / self._node, _ours) or ({}, {}, {})
+            self.resources, self.annotations, self.conditions = ours
             self.topology = self._read(folder / self._topology, msgspec.json.Decoder(objects.NRTObject).decode)
 
     def publish(
@@ -77,8 +77,8 @@ class Published:
                 self.conditions |= {each["type"]: each for each in change.conditions}
             elif isinstance(change, TopologyPart):
                 # v1alpha1 of a manifest has no place for attributes; what is published does.
-                given = structs.replace(topology, api_version=NRT) if topology else new_topology(node)
-                self.topology = change.onto(self.topology or given)
+                base = structs.replace(topology, api_version=NRT) if topology else new_topology(node)
+                self.topology = change.onto(self.topology or base)
 
     def over_node(self, obj: objects.NodeObject) -> objects.NodeObject:
         """The node with what was published for it; the same object when nothing was."""
@@ -94,13 +94,13 @@ class Published:
         return self._noted(obj, {}) if self.annotations else obj
 
     def _noted(self, obj: objects.NodeObject, more: dict[str, str]) -> objects.NodeObject:
-        kept = {key: text for key, text in (obj.metadata.annotations or {}).items() if key not in self.annotations}
+        theirs = {key: text for key, text in (obj.metadata.annotations or {}).items() if key not in self.annotations}
         ours = {key: text for key, text in self.annotations.items() if text is not None}
-        return structs.replace(obj, metadata=structs.replace(obj.metadata, annotations=kept | ours | more))
+        return structs.replace(obj, metadata=structs.replace(obj.metadata, annotations=theirs | ours | more))
 
     def _over(self, amounts: Resources | None) -> Resources:
-        kept = {name: amount for name, amount in (amounts or {}).items() if name not in self.resources}
-        return kept | {name: str(amount) for name, amount in self.resources.items() if amount is not None}
+        theirs = {name: amount for name, amount in (amounts or {}).items() if name not in self.resources}
+        return theirs | {name: str(amount) for name, amount in self.resources.items() if amount is not None}
 
     def _read(self, path: Path, decode: Callable[[bytes], T]) -> T | None:
         try:
@@ -186,8 +186,8 @@ def _evictions(path: Path) -> list[dict[str, object]]:
 def _eviction(pod: EvictPod, taken_at: str) -> dict[str, object]:
     """The eviction as it would be posted, with the words of its event."""
     notes, options = {"koordlite.io/eviction-reason": pod.reason}, {"preconditions": {"uid": pod.uid}}
-    made = evictions.eviction(pod.namespace, pod.name, options, notes)
-    return {**made, "metadata": {**made["metadata"], "creationTimestamp": taken_at}}
+    body = evictions.eviction(pod.namespace, pod.name, options, notes)
+    return {**body, "metadata": {**body["metadata"], "creationTimestamp": taken_at}}
 
 
 def _ours(raw: bytes) -> tuple[dict[str, int | None], dict[str, str | None], dict[str, Mapping[str, str]]]:

@@ -84,9 +84,9 @@ def parse_devices(raw: bytes) -> ByContainer[Devices]:
 def _memory(raw: bytes) -> MemoryManagerState:
     text = msgspec.json.decode(raw, type=_MemoryText)
     blocks = {
-        (pod, container): tuple(MemoryBlock(b.type, b.size, tuple(b.numa_affinity or ())) for b in held)
+        (pod, container): tuple(MemoryBlock(b.type, b.size, tuple(b.numa_affinity or ())) for b in listed)
         for pod, containers in (text.entries or {}).items()
-        for container, held in containers.items()
+        for container, listed in containers.items()
     }
     machine = {int(node): (state.memory_map or {}) for node, state in (text.machine_state or {}).items()}
     allocatable = tuple(
@@ -99,14 +99,14 @@ def _memory(raw: bytes) -> MemoryManagerState:
 
 
 def _devices(raw: bytes) -> ByContainer[Devices]:
-    found: dict[tuple[str, str], tuple[Devices, ...]] = {}
+    devices: dict[tuple[str, str], tuple[Devices, ...]] = {}
     for entry in msgspec.json.decode(raw, type=_DeviceText).data.entries or ():
         for node, ids in (entry.ids or {}).items():
             # Node -1 stands for devices whose place is not known.
             nodes = (int(node),) if int(node) >= 0 else ()
             key = entry.pod, entry.container
-            found[key] = (*found.get(key, ()), Devices(entry.resource, tuple(ids), nodes))
-    return found
+            devices[key] = (*devices.get(key, ()), Devices(entry.resource, tuple(ids), nodes))
+    return devices
 
 
 def _parsed(file: str, raw: bytes, parse: Callable[[bytes], T]) -> T:

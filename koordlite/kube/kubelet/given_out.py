@@ -89,29 +89,31 @@ class GivenOut:
 
     def _with_claims(self, pods: tuple[PodGiven, ...]) -> tuple[tuple[PodGiven, ...], tuple[Problem, ...]]:
         """The pods with the CPUs of their ResourceClaims. The files are looked at only where a pod has such a claim."""
-        names = {name for pod in pods for given in pod.containers.values() for name in given.claims}
+        names = {name for pod in pods for resources in pod.containers.values() for name in resources.claims}
         if not names:
             return pods, ()
         cpus, wrong = pod_resources.read_claims(self._cdi_folder, names)
-        before = (given for pod in self._pods or () for given in pod.containers.values())
-        last = {given.claims: given.claimed for given in before}
+        before = (resources for pod in self._pods or () for resources in pod.containers.values())
+        last = {resources.claims: resources.claimed for resources in before}
 
-        def with_cpus(given: Given) -> Given:
-            if not given.claims:
-                return given
-            whole = all(name in cpus for name in given.claims)
-            claimed = union(cpus[name] for name in given.claims) if whole else last.get(given.claims, EMPTY)
-            return msgspec.structs.replace(given, claimed=claimed)
+        def with_cpus(resources: Given) -> Given:
+            if not resources.claims:
+                return resources
+            whole = all(name in cpus for name in resources.claims)
+            claimed = union(cpus[name] for name in resources.claims) if whole else last.get(resources.claims, EMPTY)
+            return msgspec.structs.replace(resources, claimed=claimed)
 
         filled = [
-            msgspec.structs.replace(pod, containers={name: with_cpus(given) for name, given in pod.containers.items()})
+            msgspec.structs.replace(
+                pod, containers={name: with_cpus(resources) for name, resources in pod.containers.items()}
+            )
             for pod in pods
         ]
         problems = [
-            _unknown_claim(pod, name, given, self._cdi_folder, wrong)
+            _unknown_claim(pod, name, resources, self._cdi_folder, wrong)
             for pod in filled
-            for name, given in pod.containers.items()
-            if given.claims and not given.claimed
+            for name, resources in pod.containers.items()
+            if resources.claims and not resources.claimed
         ]
         return tuple(filled), tuple(problems)
 
@@ -146,30 +148,31 @@ def from_checkpoints(
     """The same from the checkpoints, with pods by uid. Devices are known only while a container has them, so none is
     said to be allocatable."""
     static = kubelet.cpu_manager_policy == STATIC
-    given_cpus = {(pod.uid, name): held for pod in cpus.pod_cpus for name, held in pod.containers.items()}
+    given_cpus = {(pod.uid, name): containers for pod in cpus.pod_cpus for name, containers in pod.containers.items()}
     given_cpus = given_cpus if static else {}
     keys = sorted({*given_cpus, *memory.blocks, *devices})
     pods: dict[str, dict[str, Given]] = {}
     for uid, name in keys:
         key = uid, name
-        given = Given(given_cpus.get(key, EMPTY), tuple(devices.get(key, ())), tuple(memory.blocks.get(key, ())))
-        pods.setdefault(uid, {})[name] = given
+        resources = Given(given_cpus.get(key, EMPTY), tuple(devices.get(key, ())), tuple(memory.blocks.get(key, ())))
+        pods.setdefault(uid, {})[name] = resources
     free = topology.cpuset - kubelet.reserved_cpus if static else EMPTY
     allocatable = Given(cpus=free, memory=memory.allocatable)
     return KubeletResources(
-        "checkpoints", allocatable, tuple(PodGiven("", "", held, uid) for uid, held in pods.items())
+        "checkpoints", allocatable, tuple(PodGiven("", "", containers, uid) for uid, containers in pods.items())
     )
 
 
 def without_shared(resources: KubeletResources, shared: CPUSet) -> KubeletResources:
     """Old kubelets list the CPUs of the shared pool for containers that have none of their own."""
-    if not any(given.cpus & shared for pod in resources.pods for given in pod.containers.values()):
+    if not any(container.cpus & shared for pod in resources.pods for container in pod.containers.values()):
         return resources
     pods = tuple(
         msgspec.structs.replace(
             pod,
             containers={
-                name: msgspec.structs.replace(given, cpus=given.cpus - shared) for name, given in pod.containers.items()
+                name: msgspec.structs.replace(container, cpus=container.cpus - shared)
+                for name, container in pod.containers.items()
             },
         )
         for pod in resources.pods
@@ -179,23 +182,23 @@ def without_shared(resources: KubeletResources, shared: CPUSet) -> KubeletResour
 
 def contradictions(resources: KubeletResources, topology: Topology) -> Iterator[Problem]:
     """CPUs and NUMA nodes in kubelet's answer that this machine does not have. They are left out of the zones."""
-    said = [resources.allocatable, *(given for pod in resources.pods for given in pod.containers.values())]
-    cpus = CPUSet(cpu for given in said for cpu in given.cpus if cpu not in topology.cpuset)
-    known = {node.id for node in topology.nodes}
-    nodes = {node for given in said for node in given.nodes} - known
+    parts = [resources.allocatable, *(part for pod in resources.pods for part in pod.containers.values())]
+    cpus = CPUSet(cpu for part in parts for cpu in part.cpus if cpu not in topology.cpuset)
+    node_ids = {node.id for node in topology.nodes}
+    nodes = {node for part in parts for node in part.nodes} - node_ids
     do = "see whether some went offline since kubelet started, and restart it; they are left out of the zones"
     if cpus:
         yield Problem("kubelet", "CPU ids", str(cpus), f"this machine has only the CPUs {topology.cpuset}", do)
     if nodes:
-        listed, has = ", ".join(map(str, sorted(nodes))), ", ".join(map(str, sorted(known)))
+        listed, has = ", ".join(map(str, sorted(nodes))), ", ".join(map(str, sorted(node_ids)))
         yield Problem("kubelet", "NUMA nodes", listed, f"this machine has only the NUMA nodes {has}", do)
 
 
-def _unknown_claim(pod: PodGiven, container: str, given: Given, folder: str, wrong: str) -> Problem:
+def _unknown_claim(pod: PodGiven, container: str, resources: Given, folder: str, wrong: str) -> Problem:
     why = wrong or f"no specification in {folder} says which CPUs it is"
     do = "apply manifests/components/dra-cpus, which mounts that folder; until then these CPUs count as shared"
     owner = f"pod/{pod.namespace}/{pod.name}"
-    return Problem(owner, f"ResourceClaim of container {container}", ", ".join(given.claims), why, do)
+    return Problem(owner, f"ResourceClaim of container {container}", ", ".join(resources.claims), why, do)
 
 
 def _problem(socket: str, error: OSError | ValueError, *, answered: bool) -> Problem:

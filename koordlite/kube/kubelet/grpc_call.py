@@ -150,18 +150,18 @@ def call(address: str, path: str, request: bytes = b"", *, seconds: float, answe
     """The answer of the server at the unix socket `address` to `request`, after `seconds` at most. Errors as of
     `Call`, and those of the kernel, all with the address; ETIMEDOUT when the time is over."""
     end = time.monotonic() + seconds
-    asked = Call(path, request, seconds=seconds, answer_bytes=answer_bytes)
+    exchange = Call(path, request, seconds=seconds, answer_bytes=answer_bytes)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
             link.settimeout(seconds)
             link.connect(address)
-            while not asked.ended:
+            while not exchange.ended:
                 link.settimeout(max(0.001, end - time.monotonic()))
                 # What a server said before it closed the connection is still to be read.
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                    link.sendall(asked.to_send())
-                asked.receive(link.recv(1 << 16))
-        return asked.answer()
+                    link.sendall(exchange.to_send())
+                exchange.receive(link.recv(1 << 16))
+        return exchange.answer()
     except TimeoutError as error:
         # Without words it is the socket's.
         raise OSError(errno.ETIMEDOUT, error.strerror or f"no answer within {seconds:g} s", address) from error

@@ -62,20 +62,20 @@ def _cpus(env: Collection[str]) -> CPUSet:
 
 def read_claims(folder: str, names: Collection[str]) -> tuple[Mapping[str, CPUSet], str]:
     """CPUs of those of the devices `names` that the specifications in `folder` have, and what is wrong with them."""
-    found: dict[str, CPUSet] = {}
+    cpus: dict[str, CPUSet] = {}
     wrong, files = "", LocalFiles()
     try:
         listed = [name for name in files.list(folder) if name.startswith(_FILES) and name.endswith(".json")]
     except OSError as error:
-        return found, f"{folder}: {error.strerror}"
+        return cpus, f"{folder}: {error.strerror}"
     for name in listed:
         try:
-            found.update(parse_claims(files.read(f"{folder}/{name}")))
+            cpus.update(parse_claims(files.read(f"{folder}/{name}")))
         except FileNotFoundError:
             continue  # The claim was given back in between.
         except (OSError, ValueError) as error:
             wrong = f"{folder}/{name}: {error}"
-    return {name: found[name] for name in names if found.get(name)}, wrong
+    return {name: cpus[name] for name in names if cpus.get(name)}, wrong
 
 
 @declared
@@ -167,8 +167,8 @@ def parse_list(raw: bytes) -> tuple[PodGiven, ...]:
 
 def parse_allocatable(raw: bytes) -> Given:
     """The answer to GetAllocatableResources; ValueError when it is none. Without the static policy it has no CPUs."""
-    found = decode(_Allocatable, raw)
-    return _given(found.cpus, found.devices, found.memory)
+    answer = decode(_Allocatable, raw)
+    return _given(answer.cpus, answer.devices, answer.memory)
 
 
 class PodResources:

@@ -83,7 +83,7 @@ class KubeletState:
         topology: Topology,
         with_pods: bool,
         monotonic: Callable[[], float],
-        given: GivenOut | None = None,
+        assigned: GivenOut | None = None,
         notices: bool = False,
     ) -> None:
         """`connect` gives None as long as kubelet cannot be asked. `given` asks its pod-resources socket.
@@ -98,7 +98,7 @@ class KubeletState:
         )
         # Of this one only matters that it changed: kubelet has admitted a pod.
         self._admitted = _Checkpoint(f"{folder}/allocated_pods_state", lambda _: None, None)
-        self._given = given
+        self._given = assigned
         watched = (self._cpus.path, self._memory.path, self._devices.path, self._admitted.path)
         self._notices = CheckpointNotices(watched) if notices else None
         self._http: KubeletHttp | None = None
@@ -145,9 +145,9 @@ class KubeletState:
             self._http = self._connect()
         if self._http is None:
             return
-        for what, asked in self._asked.items():
-            if self._monotonic() >= asked.due:
-                self._ask(what, asked, self._http)
+        for what, request in self._asked.items():
+            if self._monotonic() >= request.due:
+                self._ask(what, request, self._http)
 
     def view(self) -> KubeletView:
         """The present state; never waits."""
@@ -156,47 +156,51 @@ class KubeletState:
             config = self._config or kubelet.of_checkpoint(state)
             if self._is_older_than_checkpoint:
                 config = msgspec.structs.replace(config, cpu_manager_policy=state.policy)
-            seen, wrong = kubelet.combine(config, state, self._topology)
-            seen = msgspec.structs.replace(
-                seen,
-                devices={key: tuple(_numbered(given)) for key, given in self._devices.value.items()},
+            current, wrong = kubelet.combine(config, state, self._topology)
+            current = msgspec.structs.replace(
+                current,
+                devices={key: tuple(_numbered(devices)) for key, devices in self._devices.value.items()},
                 # NUMA nodes promised to containers; those of huge pages are among them.
                 memory_nodes={
                     key: tuple(sorted({node for block in blocks for node in block.nodes}))
                     for key, blocks in self._memory.value.blocks.items()
                 },
             )
-            resources = self._resources(seen)
-            seen = msgspec.structs.replace(seen, resources=resources)
+            resources = self._resources(current)
+            current = msgspec.structs.replace(current, resources=resources)
             contradict = given_out.contradictions(resources, self._topology) if resources else ()
             asked_wrong = self._given.problems if self._given else ()
             problems = [*wrong, *asked_wrong, *contradict]
             problems += [problem for each in self._problems.values() for problem in each]
             answered = "kubelet pods" in self._asked and self._asked["kubelet pods"].confirmed_at is not None
             pods = tuple(self._pods.objects.values()) if answered else None
-            states = tuple(self._shown(what, asked) for what, asked in self._asked.items())
+            states = tuple(self._shown(what, request) for what, request in self._asked.items())
             age = self._given.age if self._given else 0.0
-            return KubeletView(seen, pods, states, (*problems, *self._pods.problems), age)
+            return KubeletView(current, pods, states, (*problems, *self._pods.problems), age)
 
     def take_news(self) -> bool:
         """Tell if kubelet has given out something else since the last call."""
-        found = self._news.is_set()
+        changed = self._news.is_set()
         self._news.clear()
-        return found
+        return changed
 
     def pods_changed(self) -> None:
         """Note that the resources kubelet has given out may have changed as well."""
         if self._given:
             self._given.poke()
 
-    def _resources(self, seen: Kubelet) -> KubeletResources | None:
+    def _resources(self, config: Kubelet) -> KubeletResources | None:
         """None where kubelet is not asked what it gives out."""
         if self._given is None:
             return None
         cpus = self._cpus.value
-        own = given_out.from_checkpoints(seen, cpus, self._memory.value, self._devices.value, self._topology)
-        found = self._given.answer(own)
-        return given_out.without_shared(found, cpus.shared) if seen.cpu_manager_policy == kubelet.STATIC else found
+        own = given_out.from_checkpoints(config, cpus, self._memory.value, self._devices.value, self._topology)
+        resources = self._given.answer(own)
+        return (
+            given_out.without_shared(resources, cpus.shared)
+            if config.cpu_manager_policy == kubelet.STATIC
+            else resources
+        )
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -242,47 +246,47 @@ class KubeletState:
         confirmed = self._asked["kubelet"].confirmed_at
         return bool(self._cpus.value.policy) and confirmed is not None and confirmed < self._policy_changed_at
 
-    def _ask(self, what: str, asked: _Request, http: KubeletHttp) -> None:
-        asked.requests += 1
+    def _ask(self, what: str, request: _Request, http: KubeletHttp) -> None:
+        request.requests += 1
         try:
             fresh = http.config() if what == "kubelet" else http.pods()
         except InputError as error:
-            self._failed(asked, what, error.problems, str(error))
+            self._failed(request, what, error.problems, str(error))
         except (ApiError, ApiUnreachable) as error:
             problem = Problem("kubelet", what, "", str(error), f"{_do(error)}; what is known of it stays")
-            self._failed(asked, what, (problem,), str(error))
+            self._failed(request, what, (problem,), str(error))
         else:
-            self._took(what, asked, fresh)
+            self._took(what, request, fresh)
 
-    def _took(self, what: str, asked: _Request, fresh: object) -> None:
+    def _took(self, what: str, request: _Request, fresh: object) -> None:
         now = self._monotonic()
         with self._lock:
             if isinstance(fresh, Kubelet):
                 self._config = fresh
             elif isinstance(fresh, list):
                 self._pods.replace(fresh)
-            asked.confirmed_at, asked.failures, asked.error, asked.due = now, 0, "", now + asked.every_seconds
+            request.confirmed_at, request.failures, request.error, request.due = now, 0, "", now + request.every_seconds
         self._note(what, ())
 
-    def _failed(self, asked: _Request, what: str, problems: tuple[Problem, ...], error: str) -> None:
-        if asked.error != error:
+    def _failed(self, request: _Request, what: str, problems: tuple[Problem, ...], error: str) -> None:
+        if request.error != error:
             LOG.warning("asking for %s: %s", what, error)
         with self._lock:
-            asked.failures, asked.error = asked.failures + 1, error
+            request.failures, request.error = request.failures + 1, error
             last = HURRIED_SECONDS if self._is_older_than_checkpoint else CONFIG_SECONDS
-            pause = backoff.pause(asked.failures, backoff.uniform, last=last)
-            patient = asked.failures == 1 and not self._is_older_than_checkpoint
-            asked.due = self._monotonic() + max(pause, asked.every_seconds if patient else 0.0)
+            pause = backoff.pause(request.failures, backoff.uniform, last=last)
+            patient = request.failures == 1 and not self._is_older_than_checkpoint
+            request.due = self._monotonic() + max(pause, request.every_seconds if patient else 0.0)
         self._note(what, problems)
 
     def _note(self, about: str, problems: tuple[Problem, ...]) -> None:
         with self._lock:
             self._problems[about] = problems
 
-    def _shown(self, what: str, asked: _Request) -> WatchState:
-        age = None if asked.confirmed_at is None else self._monotonic() - asked.confirmed_at
+    def _shown(self, what: str, request: _Request) -> WatchState:
+        age = None if request.confirmed_at is None else self._monotonic() - request.confirmed_at
         objects = len(self._pods.objects) if what == "kubelet pods" else int(self._config is not None)
-        return WatchState(name=what, age_seconds=age, objects=objects, requests=asked.requests, error=asked.error)
+        return WatchState(name=what, age_seconds=age, objects=objects, requests=request.requests, error=request.error)
 
 
 def _do(error: ApiError | ApiUnreachable) -> str:
@@ -302,8 +306,8 @@ def _unreadable(path: str, error: OSError) -> tuple[Problem, ...]:
     return (Problem(path, "file", "", why, do),)
 
 
-def _numbered(given: tuple[Devices, ...]) -> Iterator[Device]:
+def _numbered(groups: tuple[Devices, ...]) -> Iterator[Device]:
     """A device of several NUMA nodes, or of none that is known, has none of its own (-1)."""
-    for devices in given:
+    for devices in groups:
         numa = devices.nodes[0] if len(devices.nodes) == 1 else -1
         yield from (Device(id=name, numa=numa) for name in devices.ids)

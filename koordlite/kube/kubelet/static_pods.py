@@ -62,29 +62,29 @@ def _mirrors(reported: Mapping[str, objects.PodObject]) -> tuple[dict[str, str],
     """The uids of static pods by the key of their mirror, and what is wrong with the others. No uid of another pod is
     taken, and of two mirrors of one the older counts."""
     claims = {key: (pod.metadata.annotations or {}).get(keys.CONFIG_MIRROR, "") for key, pod in reported.items()}
-    taken = {pod.metadata.uid for pod in reported.values()}
-    found: dict[str, str] = {}
+    uids = {pod.metadata.uid for pod in reported.values()}
+    mirrors: dict[str, str] = {}
     problems: list[Problem] = []
     for key in sorted(
         (key for key, uid in claims.items() if uid),
         key=lambda key: (reported[key].metadata.creation_timestamp or "", key),
     ):
         uid, pod = claims[key], reported[key]
-        why = _refusal(uid, taken)
+        why = _refusal(uid, uids)
         if why:
             do = "the pod counts under its own uid; remove it unless kubelet made it"
             name = f"pod/{pod.metadata.namespace}/{pod.metadata.name}"
             problems.append(Problem(name, keys.CONFIG_MIRROR, uid[:80], why, do))
         elif any(_container_ids(pod)):
-            found[key] = uid
-            taken.add(uid)
-    return found, tuple(problems)
+            mirrors[key] = uid
+            uids.add(uid)
+    return mirrors, tuple(problems)
 
 
-def _refusal(uid: str, taken: Collection[str]) -> str:
+def _refusal(uid: str, uids: Collection[str]) -> str:
     if not _UID.fullmatch(uid):
         return "it is no uid: kubelet's are 32 hexadecimal digits or a UUID"
-    return "it is the uid of another pod on this node" if uid in taken else ""
+    return "it is the uid of another pod on this node" if uid in uids else ""
 
 
 def _container_ids(pod: objects.PodObject) -> Iterator[str]:
@@ -95,9 +95,9 @@ def _container_ids(pod: objects.PodObject) -> Iterator[str]:
 
 
 def _renamed(
-    pod: objects.PodObject, uid: str, held: tuple[objects.PodObject, objects.PodObject] | None
+    pod: objects.PodObject, uid: str, previous: tuple[objects.PodObject, objects.PodObject] | None
 ) -> tuple[objects.PodObject, objects.PodObject]:
     """The mirror, and the same under the uid it has on the node."""
-    if held and held[0] is pod and held[1].metadata.uid == uid:
-        return held
+    if previous and previous[0] is pod and previous[1].metadata.uid == uid:
+        return previous
     return pod, structs.replace(pod, metadata=structs.replace(pod.metadata, uid=uid))

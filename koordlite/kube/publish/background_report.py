@@ -80,21 +80,21 @@ class ReportKind(msgspec.Struct, frozen=True, kw_only=True):
     change: Callable[[Any, Any], tuple[str, dict[str, Any]] | None]
     """Method and body that make the object what is wanted, from what is held; None where it is that already."""
 
-    def body(self, metadata: objects.ObjectMeta, wanted: Any) -> dict[str, Any]:
+    def body(self, metadata: objects.ObjectMeta, target: Any) -> dict[str, Any]:
         """The whole object."""
         head = {"apiVersion": self.head[0], "kind": self.head[1], "metadata": msgspec.to_builtins(metadata)}
-        return {**head, **self.content(wanted)}
+        return {**head, **self.content(target)}
 
 
 def spec_kind(**fields: Any) -> ReportKind:
     """A kind that is nothing but a spec of this agent's: what others write into it goes."""
 
-    def change(held: Any, wanted: Any) -> tuple[str, dict[str, Any]] | None:
-        meta = held.metadata
-        kept = objects.ObjectMeta(
+    def change(current: Any, target: Any) -> tuple[str, dict[str, Any]] | None:
+        meta = current.metadata
+        metadata = objects.ObjectMeta(
             meta.name, resource_version=meta.resource_version, owner_references=meta.owner_references
         )
-        return None if held.spec == wanted else ("PUT", kind.body(kept, wanted))
+        return None if current.spec == target else ("PUT", kind.body(metadata, target))
 
     kind = ReportKind(**fields, content=lambda spec: {"spec": msgspec.to_builtins(spec)}, change=change)
     return kind
@@ -108,7 +108,7 @@ class BackgroundReport(BackgroundWriter):
         super().__init__(api, node_name, thread=kind.name, named=named, no_kind=kind.no_kind)
         self._kind, self._wanted, self._asked = kind, None, float("-inf")
 
-    def write(self, wanted: Any, owner: objects.NodeObject | None) -> None:
+    def write(self, target: Any, owner: objects.NodeObject | None) -> None:
         """Make the object, owned by the Node, so that it goes when the node goes; or change the one that is there.
         ApiError and ApiUnreachable as of the requests."""
         kind, path = self._kind, f"{self._kind.path}/{self._name}"
@@ -118,10 +118,10 @@ class BackgroundReport(BackgroundWriter):
             if missing.status != HTTPStatus.NOT_FOUND or missing.unknown_resource or owner is None:
                 raise
             metadata = objects.ObjectMeta(owner.metadata.name, owner_references=(owner.as_owner,))
-            self._api.request("POST", kind.path, body=kind.body(metadata, wanted))
+            self._api.request("POST", kind.path, body=kind.body(metadata, target))
             return
         try:
-            change = kind.change(msgspec.json.decode(raw, type=kind.type), wanted)
+            change = kind.change(msgspec.json.decode(raw, type=kind.type), target)
         except ValueError as unreadable:
             raise ApiError(422, "Unreadable", str(unreadable), named=self._name) from unreadable
         if change is not None:
@@ -137,8 +137,8 @@ class BackgroundReport(BackgroundWriter):
     def observe(self, snapshot: Snapshot, *, monotonic: float, wall: float, node: Owner) -> None:
         """Write what this picture says if it is new, or was not confirmed for a while."""
         del wall  # The object says nothing of its time.
-        wanted, since = self._kind.wanted(snapshot), monotonic - self._asked
-        if since >= CONFIRM_SECONDS or (since >= AT_MOST_EVERY_SECONDS and wanted != self._wanted):
-            self._wanted, self._asked = wanted, monotonic
+        target, since = self._kind.wanted(snapshot), monotonic - self._asked
+        if since >= CONFIRM_SECONDS or (since >= AT_MOST_EVERY_SECONDS and target != self._wanted):
+            self._wanted, self._asked = target, monotonic
             owner = node()
-            self._send(lambda: self.write(wanted, owner))
+            self._send(lambda: self.write(target, owner))

@@ -86,12 +86,12 @@ class Aggregator:
     def add(self, event: Event, name: str, now: float) -> Series | None:
         """The series that this event asks to be written at once, if any; `name` is used when it is the first of one."""
         texts = {n: s for n, s in self._things.get(event.same, {}).items() if now - s.last_at < SERIES_SECONDS}
-        known = texts.get(event.note)
-        if known is None and len(texts) >= TEXTS:
-            known = list(texts.values())[-1]
-        if known is not None:
-            known.count, known.last_at = known.count + 1, now
-            return self._counted(known, now)
+        series = texts.get(event.note)
+        if series is None and len(texts) >= TEXTS:
+            series = list(texts.values())[-1]
+        if series is not None:
+            series.count, series.last_at = series.count + 1, now
+            return self._counted(series, now)
         if not self._may(now):
             self.dropped += 1
             return None
@@ -103,8 +103,8 @@ class Aggregator:
 
     def due(self, now: float) -> list[Series]:
         """Counts that were held back and may be written by now."""
-        known = (series for texts in self._things.values() for series in texts.values())
-        waiting = [series for series in known if series.count > series.written_count]
+        every = (series for texts in self._things.values() for series in texts.values())
+        waiting = [series for series in every if series.count > series.written_count]
         return [series for series in waiting if self._counted(series, now)]
 
     def lost(self, series: Series) -> None:

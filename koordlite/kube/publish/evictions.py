@@ -73,9 +73,9 @@ class EvictionClient:
             if error.status == HTTPStatus.NOT_FOUND and error.named == meta["name"]:
                 return "gone"
             if error.status == HTTPStatus.CONFLICT:
-                found = self._conflicting(path, meta["name"], options["preconditions"]["uid"], how)
-                if found is not None:
-                    return found
+                outcome = self._conflicting(path, meta["name"], options["preconditions"]["uid"], how)
+                if outcome is not None:
+                    return outcome
             raise
         return "accepted"
 
@@ -84,10 +84,10 @@ class EvictionClient:
         if not self._version:
             try:
                 raw = self._api.request("GET", "/api/v1", **how).body
-                found = msgspec.json.decode(raw, type=_Resources).resources or []
+                resources = msgspec.json.decode(raw, type=_Resources).resources or []
             except (ApiError, *UNREADABLE):
                 return FIRST_VERSION
-            spoken = (r for r in found if r.name == "pods/eviction" and r.group and r.version)
+            spoken = (r for r in resources if r.name == "pods/eviction" and r.group and r.version)
             self._version = next((f"{r.group}/{r.version}" for r in spoken), FIRST_VERSION)
         return self._version
 
@@ -111,8 +111,8 @@ def evict(client: EvictionClient, pod: EvictPod) -> Outcome:
     again; ApiUnreachable as of `EvictionClient.send`.
     """
     try:
-        made = eviction(pod.namespace, pod.name, {"preconditions": {"uid": pod.uid}})
-        return client.send(made, timeout=TIMEOUT)
+        body = eviction(pod.namespace, pod.name, {"preconditions": {"uid": pod.uid}})
+        return client.send(body, timeout=TIMEOUT)
     except ApiError as error:
         raise _refused(pod, error) from error
 

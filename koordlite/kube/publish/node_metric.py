@@ -57,10 +57,12 @@ def _predicted(snapshot: Snapshot) -> dict[str, Any]:
     if not has_node(snapshot):
         return dict.fromkeys(_PREDICTED)
     offered = allocatable.amounts(snapshot.notes.kubelet_allocatable(snapshot.node))
-    found = prediction.reclaimable(prediction=snapshot.prediction, pods=snapshot.pods, offered=offered)
-    if found is None:
+    reclaimable = prediction.reclaimable(prediction=snapshot.prediction, pods=snapshot.pods, offered=offered)
+    if reclaimable is None:
         return dict.fromkeys(_PREDICTED)
-    return dict(zip(_PREDICTED, ({"resource": _resources(use)} for use in (found.least, found.peak)), strict=True))
+    return dict(
+        zip(_PREDICTED, ({"resource": _resources(use)} for use in (reclaimable.least, reclaimable.peak)), strict=True)
+    )
 
 
 def metric_spec(colocation: Colocation) -> dict[str, Any]:
@@ -107,13 +109,13 @@ def _spread(spread: Spread | None) -> dict[str, Any]:
 
 def _by_numa(snapshot: Snapshot, system: Use) -> list[dict[str, Any]]:
     cpus = measured.system_cpu_by_numa(system.cpu, {numa: each.node.cpu for numa, each in snapshot.numa_use.items()})
-    found: list[dict[str, Any]] = []
+    usages: list[dict[str, Any]] = []
     for numa, each in snapshot.numa_use.items():
         entry: dict[str, Any] = {"numaNodeID": numa, "nodeUsage": _resources(each.node)}
         if each.system_memory is not None:
             entry["systemUsage"] = _resources(Use(cpus[numa], each.system_memory))
-        found.append(entry)
-    return found
+        usages.append(entry)
+    return usages
 
 
 def _pods(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
@@ -206,14 +208,14 @@ class NodeMetricReport(BackgroundWriter):
 
     def _write(self, status: Mapping[str, Any], colocation: Colocation, node: objects.NodeObject | None) -> None:
         try:
-            held = self._patch("/status", {"status": status})
+            current = self._patch("/status", {"status": status})
         except ApiError as refused:
             if refused.status != HTTPStatus.NOT_FOUND or refused.unknown_resource:
                 raise
             self._make(colocation, node, refused)
-            held = self._patch("/status", {"status": status})
+            current = self._patch("/status", {"status": status})
         spec = metric_spec(colocation)
-        if self._create and held.ours and held.spec != spec:
+        if self._create and current.ours and current.spec != spec:
             self._patch("", {"spec": spec})
 
     def _make(self, colocation: Colocation, node: objects.NodeObject | None, missing: ApiError) -> None:

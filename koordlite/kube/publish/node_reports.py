@@ -44,7 +44,7 @@ def topology(snapshot: Snapshot, *, parts: bool = False) -> TopologyObject:
     reserved = dict(snapshot.kubelet.reserved)
     if promised.reserved:
         reserved["cpu"] = Quantity.of(len(promised.reserved))
-    found = zones.node_zones(
+    nodes = zones.node_zones(
         snapshot.topology.nodes, reserved_cpus=promised.reserved, reserved=reserved, taken=promised.taken
     )
     return TopologyObject(
@@ -53,7 +53,7 @@ def topology(snapshot: Snapshot, *, parts: bool = False) -> TopologyObject:
             topology_manager_policy=_default_awareness(snapshot),
         ),
         reserved={name: str(amount) for name, amount in sorted(reserved.items())} or None,
-        zones=(*found, *(zones.part_zones(snapshot.topology.cpus) if parts else ())),
+        zones=(*nodes, *(zones.part_zones(snapshot.topology.cpus) if parts else ())),
         attributes={keys.CRANE_RESERVED_CPUS: str(promised.reserved)},
     )
 
@@ -79,26 +79,26 @@ def crane_topology(*, parts: bool = False) -> ReportKind:
     )
 
 
-def _change(held: TopologyObject, wanted: TopologyObject) -> tuple[str, dict[str, Any]] | None:
+def _change(current: TopologyObject, target: TopologyObject) -> tuple[str, dict[str, Any]] | None:
     """Patch what differs; attributes that others put into the object and its zones stay."""
-    target = structs.replace(
-        wanted,
-        metadata=held.metadata,
-        zones=_with_attributes(wanted.zones or (), held.zones or ()),
-        attributes={**(held.attributes or {}), **(wanted.attributes or {})},
+    merged = structs.replace(
+        target,
+        metadata=current.metadata,
+        zones=_with_attributes(target.zones or (), current.zones or ()),
+        attributes={**(current.attributes or {}), **(target.attributes or {})},
     )
-    body = merge_patch.between(held, target)
+    body = merge_patch.between(current, merged)
     # Zones are a list, which a merge patch replaces as a whole: made from this version, or not at all.
-    version = {"metadata": {"resourceVersion": held.metadata.resource_version}}
+    version = {"metadata": {"resourceVersion": current.metadata.resource_version}}
     return ("PATCH", body | version) if body else None
 
 
-def _with_attributes(wanted: tuple[Zone, ...], held: tuple[Zone, ...]) -> tuple[Zone, ...]:
+def _with_attributes(target: tuple[Zone, ...], current: tuple[Zone, ...]) -> tuple[Zone, ...]:
     """The zones with what others put into their attributes."""
-    theirs = {zone.name: zone.attributes for zone in held}
+    theirs = {zone.name: zone.attributes for zone in current}
     return tuple(
         structs.replace(zone, attributes={**(theirs.get(zone.name) or {}), **(zone.attributes or {})} or None)
-        for zone in wanted
+        for zone in target
     )
 
 
@@ -108,8 +108,8 @@ def numatopology_spec(snapshot: Snapshot) -> NumatopologySpec:
     Free are all CPUs that no container has to itself, reserved ones among them, as in kubelet's shared pool.
     """
     kubelet, by_uid = snapshot.kubelet, {pod.uid: pod for pod in snapshot.pods}
-    held = [pod for pod in kubelet.pod_cpus if pod.uid not in by_uid or by_uid[pod.uid].active]
-    free = snapshot.topology.cpuset - union(pod.cpus for pod in held)
+    exclusive = [pod for pod in kubelet.pod_cpus if pod.uid not in by_uid or by_uid[pod.uid].active]
+    free = snapshot.topology.cpuset - union(pod.cpus for pod in exclusive)
     return NumatopologySpec(
         policies={
             numatopology.CPU_POLICY: kubelet.cpu_manager_policy or "none",
@@ -120,7 +120,8 @@ def numatopology_spec(snapshot: Snapshot) -> NumatopologySpec:
         cpu_detail={
             str(cpu.id): CPUInfo(numa=cpu.node, socket=cpu.socket, core=cpu.core) for cpu in snapshot.topology.cpus
         },
-        pod_allocations=tuple(_pod_allocation(snapshot, pod) for pod in sorted(held, key=lambda pod: pod.uid)) or None,
+        pod_allocations=tuple(_pod_allocation(snapshot, pod) for pod in sorted(exclusive, key=lambda pod: pod.uid))
+        or None,
     )
 
 
@@ -134,11 +135,11 @@ def _reserved_cpu(snapshot: Snapshot) -> str:
     return str(Quantity(max(0, capacity.nano - allocatable.nano)))
 
 
-def _pod_allocation(snapshot: Snapshot, held: PodCPUs) -> PodAllocation:
-    pod = next((pod for pod in snapshot.pods if pod.uid == held.uid), None)
-    containers: list[tuple[str, CPUSet]] = sorted(held.containers.items())
+def _pod_allocation(snapshot: Snapshot, cpus_of_pod: PodCPUs) -> PodAllocation:
+    pod = next((pod for pod in snapshot.pods if pod.uid == cpus_of_pod.uid), None)
+    containers: list[tuple[str, CPUSet]] = sorted(cpus_of_pod.containers.items())
     return PodAllocation(
-        uid=held.uid,
+        uid=cpus_of_pod.uid,
         name=pod.name if pod else "",
         namespace=pod.namespace if pod else "",
         container_allocations=tuple(

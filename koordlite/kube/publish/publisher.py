@@ -48,9 +48,9 @@ def after(topology: objects.NRTObject, changes: Iterable[TopologyPart]) -> objec
 
 def new_topology(node: objects.NodeObject, changes: Iterable[TopologyPart], *, api_version: str) -> dict[str, Any]:
     """The whole object, owned by the Node, so that it goes when the node goes."""
-    made = after(published.new_topology(node), changes)
+    topology = after(published.new_topology(node), changes)
     head = {"apiVersion": api_version, "kind": KIND, "topologyPolicies": [], "zones": []}
-    return {**head, **msgspec.to_builtins(made)}
+    return {**head, **msgspec.to_builtins(topology)}
 
 
 def of_topology(topology: objects.NRTObject, changes: Iterable[TopologyPart]) -> dict[str, Any]:
@@ -124,10 +124,10 @@ class Publisher:
         if refusals:
             raise refusals[0]
 
-    def _guarded(self, which: str, write: Callable[[], None], wanted: bool) -> list[Refusal]:
+    def _guarded(self, which: str, write: Callable[[], None], needed: bool) -> list[Refusal]:
         """The refusal of this write, or of an earlier one that it is too soon to repeat."""
         past, now = self._past[which], self._monotonic()
-        if not wanted:
+        if not needed:
             return []
         if past.refusal is not None and now < past.not_before:
             return [past.refusal]
@@ -135,49 +135,51 @@ class Publisher:
             write()
         except ApiError as error:
             past.refusal = InputError(_problem(self._name, which, error))
-            asked = error.retry_after_seconds
+            retry_after = error.retry_after_seconds
         except ApiUnreachable as error:
-            past.refusal, asked = error, None
+            past.refusal, retry_after = error, None
         else:
             past.refusal, past.failures = None, 0
             return []
         past.failures += 1
-        past.not_before = self._monotonic() + backoff.pause(past.failures, self._uniform, asked=asked, last=60.0)
+        past.not_before = self._monotonic() + backoff.pause(
+            past.failures, self._uniform, retry_after=retry_after, last=60.0
+        )
         return [past.refusal]
 
     def _write_node(self, changes: Sequence[NodeChange]) -> None:
-        held = self._node.view().objects.get(self._name)
+        node = self._node.view().objects.get(self._name)
         if not (
-            (held is None or not all(change.stands(held) for change in changes))
+            (node is None or not all(change.stands(node) for change in changes))
             or self._monotonic() - self._past["node"].written_at >= CONFIRM_SECONDS
         ):
             return
-        body = of_node(changes, uid=held.metadata.uid if held else "")
+        body = of_node(changes, uid=node.metadata.uid if node else "")
         path = f"/api/v1/nodes/{self._name}/status"
         try:
             kind = STRATEGIC if any(change.conditions for change in changes) else ""
             self._node.written(self._api.request("PATCH", path, body=body, content_type=kind).body)
         except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND or held is None:
+            if error.status != HTTPStatus.NOT_FOUND or node is None:
                 raise
             return  # The node is gone, and the watch is about to say so: there is nothing to write to, and no error.
         self._past["node"].written_at = self._monotonic()
 
     def _write_topology(self, changes: Sequence[TopologyPart]) -> None:
         view = self._topology.view()
-        held = view.objects.get(self._name) if view.listed else self._look()
+        current = view.objects.get(self._name) if view.listed else self._look()
         for attempt in range(CONFLICTS + 1):
-            body = of_topology(held, changes) if held else None
+            body = of_topology(current, changes) if current else None
             if body == {}:
                 return
             try:
                 self._send_topology(body, changes)
             except ApiError as error:
                 # It was made, written or removed by another client since we last read it.
-                gone = error.status == HTTPStatus.NOT_FOUND and not error.unknown_resource and held is not None
-                if attempt == CONFLICTS or not (gone or error.status == HTTPStatus.CONFLICT):
+                missing = error.status == HTTPStatus.NOT_FOUND and not error.unknown_resource and current is not None
+                if attempt == CONFLICTS or not (missing or error.status == HTTPStatus.CONFLICT):
                     raise
-                held = self._look()
+                current = self._look()
                 continue
             self._past["topology"].written_at = self._monotonic()
             return

@@ -238,7 +238,7 @@ class Reflector(Generic[T]):
             self._denied = error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
             away = LONGEST_SECONDS if error.status in _PATIENT else backoff.LAST_SECONDS
             last = REFUSED_SECONDS if self._denied else away
-            self._fail(now, str(error), asked=error.retry_after_seconds, last=last)
+            self._fail(now, str(error), retry_after=error.retry_after_seconds, last=last)
             if watching and error.status not in _PATIENT:
                 # Too old, or not a version of this server, restored from a backup: the newest list, not a cache's.
                 self._version = self._list_from = ""
@@ -296,9 +296,11 @@ class Reflector(Generic[T]):
         if self._path_index == 0:
             self._fail(now, str(error), last=ABSENT_SECONDS)
 
-    def _fail(self, now: float, why: str, *, asked: float | None = None, last: float = backoff.LAST_SECONDS) -> None:
+    def _fail(
+        self, now: float, why: str, *, retry_after: float | None = None, last: float = backoff.LAST_SECONDS
+    ) -> None:
         self._failures, self._error = self._failures + 1, why
-        self._pause_until = now + backoff.pause(self._failures, self._uniform, asked=asked, last=last)
+        self._pause_until = now + backoff.pause(self._failures, self._uniform, retry_after=retry_after, last=last)
 
     def _vouched(self, now: float) -> float | None:
         """Time when the server last vouched for the objects."""

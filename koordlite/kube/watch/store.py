@@ -157,10 +157,12 @@ class Feed(Store[T]):
     Of an object that cannot be read nothing is handed on, so whoever listens keeps its last readable state.
     """
 
-    def __init__(self, kind: str, shape: type[T], *, put: Callable[[T], object], gone: Callable[[str], object]) -> None:
+    def __init__(
+        self, kind: str, shape: type[T], *, put: Callable[[T], object], removed: Callable[[str], object]
+    ) -> None:
         super().__init__(kind, shape)
         self.faults = SubjectFaults(f"watch of {kind} objects")
-        self._put, self._gone = put, gone
+        self._put, self._gone = put, removed
 
     def __len__(self) -> int:
         return len(self._versions)

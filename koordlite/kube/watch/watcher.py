@@ -172,10 +172,10 @@ def fed(
     api: Api,
     source: Source[T],
     put: Callable[[T], object],
-    gone: Callable[[str], object],
+    removed: Callable[[str], object],
     *,
     monotonic: Callable[[], float],
 ) -> Watching[T]:
     """A watch that hands objects on, and the keys of those that went, and keeps none."""
-    feed = Feed(source.kind, source.shape, put=put, gone=gone)
+    feed = Feed(source.kind, source.shape, put=put, removed=removed)
     return Watching(api, Reflector(source, uniform=backoff.uniform, store=feed), monotonic=monotonic)

@@ -53,9 +53,9 @@ def askers(qos: ResourceQOS, pods: Iterable[Pod], groups: Mapping[str, str], bes
 
     Source: Koordinator strategy BlkioReconcile.
     """
-    for subject, group, held in (("root", ROOT, qos.cgroup_root), ("besteffort", best_effort, qos.be_class)):
-        if held.blkio_qos.enable and held.blkio_qos.blocks:
-            yield Asker(subject, group, held.blkio_qos.blocks)
+    for subject, group, settings in (("root", ROOT, qos.cgroup_root), ("besteffort", best_effort, qos.be_class)):
+        if settings.blkio_qos.enable and settings.blkio_qos.blocks:
+            yield Asker(subject, group, settings.blkio_qos.blocks)
     for pod in pods:
         blocks, _ = pod_overrides.blkio_qos(pod)
         if blocks and pod.active and pod.uid in groups:

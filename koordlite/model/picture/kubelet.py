@@ -62,7 +62,7 @@ def with_promise(pods: Iterable[Pod], kubelet: Kubelet) -> frozenset[str]:
     promised = (
         pod.uid for pod in pods if pod.resource_status.cpuset or pod.resource_status.numa_nodes or pod.crane.zones
     )
-    return frozenset([*promised, *(held.uid for held in kubelet.pod_cpus), *(uid for uid, _ in kubelet.memory_nodes)])
+    return frozenset([*promised, *(pod.uid for pod in kubelet.pod_cpus), *(uid for uid, _ in kubelet.memory_nodes)])
 
 
 class Devices(msgspec.Struct, frozen=True):

@@ -47,12 +47,12 @@ class NodeNotes(msgspec.Struct, frozen=True):
 def parse(annotations: Mapping[str, str], owner: str, *, last: NodeNotes, problems: list[Problem]) -> NodeNotes:
     """The notes in `annotations` of object `owner`; one that cannot be read is reported and keeps its `last` value."""
 
-    def read(key: str, parse_text: Callable[[str, str], T], kept: T) -> T:
+    def read(key: str, parse_text: Callable[[str, str], T], last_value: T) -> T:
         try:
             return parse_text(annotations.get(key, ""), owner)
         except InputError as error:
             problems.extend(error.problems)
-            return kept
+            return last_value
 
     ratio = read(keys.CPU_NORMALIZATION_RATIO, parse_normalization, last.cpu_normalization)
     previous = last.cpu_normalization
@@ -107,20 +107,20 @@ def parse_normalization(text: str, owner: str) -> float | None:
 def encode_origin(offered: Mapping[str, int | None]) -> str:
     """Text of `keys.ORIGIN_ALLOCATABLE`: batch resources before third parties' share is taken off; 0 for None."""
     cpu, memory = offered.get(keys.BATCH_CPU) or 0, offered.get(keys.BATCH_MEMORY) or 0
-    shown = {keys.BATCH_CPU: Quantity.of(cpu), keys.BATCH_MEMORY: Quantity.of(memory, "BinarySI")}
-    return msgspec.json.encode({"resources": {name: str(amount) for name, amount in shown.items()}}).decode()
+    amounts = {keys.BATCH_CPU: Quantity.of(cpu), keys.BATCH_MEMORY: Quantity.of(memory, "BinarySI")}
+    return msgspec.json.encode({"resources": {name: str(amount) for name, amount in amounts.items()}}).decode()
 
 
 def _amounts(document: JSONDocument, value: Any, path: str) -> dict[str, Quantity]:
-    found: dict[str, Quantity] = {}
+    amounts: dict[str, Quantity] = {}
     for name, text in document.object(value, path, None).items():
         try:
             if isinstance(text, bool) or not isinstance(text, str | int | float):
                 raise ValueError(f"{text!r} is not a quantity")
-            found[name] = Quantity.parse(text)
+            amounts[name] = Quantity.parse(text)
         except ValueError as error:
             document.spoil(f"{path}.{name}" if path else name, text, str(error))
-    return found
+    return amounts
 
 
 def _unless_broken(document: JSONDocument, value: T) -> T:

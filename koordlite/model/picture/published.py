@@ -41,5 +41,5 @@ class Published(msgspec.Struct, frozen=True):
 
     def zone_resource(self, zone: str, resource: str) -> ZoneResource | None:
         """Capacity and allocatable of a resource in a zone; None without either."""
-        held = (r for z in self.zones if z.name == zone for r in z.resources or () if r.name == resource)
-        return next(held, None)
+        matches = (r for z in self.zones if z.name == zone for r in z.resources or () if r.name == resource)
+        return next(matches, None)

@@ -144,8 +144,8 @@ class CPUWait(msgspec.Struct, frozen=True):
     @property
     def share(self) -> float:
         """Part of the time it wanted a CPU that it waited for one; 0 when it wanted none."""
-        wanted = self.ran_us + self.waited_us
-        return self.waited_us / wanted if wanted else 0.0
+        runnable_us = self.ran_us + self.waited_us
+        return self.waited_us / runnable_us if runnable_us else 0.0
 
 
 class Objective(msgspec.Struct, frozen=True, kw_only=True):

@@ -86,7 +86,7 @@ def decode_result(text: str) -> dict[int, int]:
         zones = msgspec.json.decode(text, type=tuple[Zone, ...] | None) or ()
     except UNREADABLE as error:
         raise ValueError(str(error)) from error
-    found: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for zone in zones:
         if zone.type not in ("", "Node"):
             continue
@@ -95,17 +95,17 @@ def decode_result(text: str) -> dict[int, int]:
         if count > _MOST_CPUS:
             raise ValueError(f"{count} CPUs on {zone.name}: no machine has so many")
         node = node_of(zone.name)
-        found[node] = count or found.get(node, 0)
-    return found
+        counts[node] = count or counts.get(node, 0)
+    return counts
 
 
 def encode_result(zones: Mapping[str, Mapping[str, Quantity]]) -> str:
     """The annotation for amounts by name of a zone, in the order of the names."""
-    found = [
+    listed = [
         Zone(name=name, type="Node", resources=ZoneResources(capacity={n: str(q) for n, q in zones[name].items()}))
         for name in sorted(zones)
     ]
-    return msgspec.json.encode(found).decode()
+    return msgspec.json.encode(listed).decode()
 
 
 def _policy(text: str, owner: str, problems: list[Problem]) -> str:

@@ -93,8 +93,8 @@ def promised(resource: str) -> tuple[str, ...]:
 
 
 def _sum(pod: Pod, name: str) -> int:
-    asked = (container.requests.get(name) for container in pod.containers if not container.one_shot)
-    return sum(max(amount.value, 0) for amount in asked if amount is not None)
+    requests = (container.requests.get(name) for container in pod.containers if not container.one_shot)
+    return sum(max(amount.value, 0) for amount in requests if amount is not None)
 
 
 def _integer(text: str | None, *, bits: int, default: int) -> int:

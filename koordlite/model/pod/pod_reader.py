@@ -82,7 +82,7 @@ def constraints(spec: objects.PodSpec) -> tuple[str, ...]:
     if not (spec.affinity or spec.node_selector or spec.topology_spread_constraints):
         return ()
     affinity = spec.affinity or objects.Affinity()
-    found = {
+    fields = {
         "nodeSelector": spec.node_selector,
         "nodeAffinity": affinity.node_affinity and affinity.node_affinity.required,
         "podAffinity": affinity.pod_affinity and affinity.pod_affinity.required,
@@ -91,7 +91,7 @@ def constraints(spec: objects.PodSpec) -> tuple[str, ...]:
             each.when_unsatisfiable == "DoNotSchedule" for each in spec.topology_spread_constraints or ()
         ),
     }
-    return tuple(name for name, given in found.items() if given)
+    return tuple(name for name, constraint in fields.items() if constraint)
 
 
 def _bounded(notes: Mapping[str, str], owner: str, problems: list[Problem]) -> Mapping[str, str]:
@@ -115,8 +115,8 @@ def _listed(problems: list[Problem], owner: str) -> tuple[Problem, ...]:
     more = len(problems) - MOST_PROBLEMS
     if more <= 0:
         return tuple(problems)
-    rest = Problem(owner, "", "", f"{more} more problems of this pod", "fix those that are listed, and check again")
-    return (*problems[:MOST_PROBLEMS], rest)
+    omitted = Problem(owner, "", "", f"{more} more problems of this pod", "fix those that are listed, and check again")
+    return (*problems[:MOST_PROBLEMS], omitted)
 
 
 def effective_requests(spec: objects.PodSpec, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
@@ -167,12 +167,12 @@ def kube_qos(obj: objects.PodObject) -> qos.KubeQoS:
     if obj.status.qos_class in ("Guaranteed", "Burstable", "BestEffort"):
         return qos.KubeQoS(obj.status.qos_class)
     containers = [*(obj.spec.containers or ()), *(obj.spec.init_containers or ())]
-    asked = [_native(c, "requests") for c in containers]
+    requests = [_native(c, "requests") for c in containers]
     limits = [_native(c, "limits") for c in containers]
-    if not any(asked) and not any(limits):
+    if not any(requests) and not any(limits):
         return qos.KubeQoS.BEST_EFFORT
     if all(len(limit) == 2 for limit in limits) and all(
-        {**limit, **request} == limit for request, limit in zip(asked, limits, strict=True)
+        {**limit, **request} == limit for request, limit in zip(requests, limits, strict=True)
     ):
         return qos.KubeQoS.GUARANTEED
     return qos.KubeQoS.BURSTABLE

@@ -61,8 +61,8 @@ def class_of(pod: Pod) -> QoSClass | None:
 
 def group_class(qos: QoSClass) -> QoSClass | None:
     """LSE and LSR share group LSR; classes without a group have none."""
-    found = QoSClass.LSR if qos is QoSClass.LSE else qos
-    return found if found in CLASS_GROUPS else None
+    qos_class = QoSClass.LSR if qos is QoSClass.LSE else qos
+    return qos_class if qos_class in CLASS_GROUPS else None
 
 
 def pod_group(uid: str) -> str:
@@ -118,9 +118,9 @@ class _Annotation(msgspec.Struct, frozen=True):
 
 def _ranges(listed: Iterable[_CacheRange]) -> Iterable[tuple[int, Range]]:
     for each in listed:
-        found = _range(each.range, f"llc of cache {each.cache_id}")
-        if found:
-            yield each.cache_id, found
+        ends = _range(each.range, f"llc of cache {each.cache_id}")
+        if ends:
+            yield each.cache_id, ends
 
 
 def _range(ends: tuple[int, ...], where: str) -> Range | None:

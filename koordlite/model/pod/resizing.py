@@ -64,27 +64,27 @@ def _container(
 ) -> objects.Container:
     if state is None or state.resources is None:
         return container
-    wanted = container.resources or objects.Resources()
-    amounts = _amounts(wanted, state.resources, state.allocated_resources, infeasible)
-    return container if amounts == wanted else msgspec.structs.replace(container, resources=amounts)
+    desired = container.resources or objects.Resources()
+    amounts = _amounts(desired, state.resources, state.allocated_resources, infeasible)
+    return container if amounts == desired else msgspec.structs.replace(container, resources=amounts)
 
 
 def _amounts(
-    wanted: objects.Resources, actual: objects.Resources | None, allocated: Texts | None, infeasible: bool
+    desired: objects.Resources, actual: objects.Resources | None, allocated: Texts | None, infeasible: bool
 ) -> objects.Resources:
     if actual is None:
-        return wanted
-    asked = () if infeasible else (wanted.requests,)
+        return desired
+    requests = () if infeasible else (desired.requests,)
     return objects.Resources(
-        requests=_largest(*asked, actual.requests, allocated),
-        limits=actual.limits if infeasible else _largest(wanted.limits, actual.limits),
+        requests=_largest(*requests, actual.requests, allocated),
+        limits=actual.limits if infeasible else _largest(desired.limits, actual.limits),
     )
 
 
-def _largest(first: Texts | None, *others: Texts | None) -> dict[str, str | int | float] | None:
+def _largest(first: Texts | None, *more: Texts | None) -> dict[str, str | int | float] | None:
     """The largest amount of each resource, as it is written. One that cannot be read is left as the first has it."""
     largest = dict(first or {})
-    for texts in others:
+    for texts in more:
         for name, text in (texts or {}).items():
             if name not in largest or (text != largest[name] and _exceeds(text, largest[name])):
                 largest[name] = text

@@ -67,7 +67,7 @@ class JSONDocument:
             self.spoil("", text, f"not usable JSON: {error}")
         return None
 
-    def object(self, value: Any, path: str, known: Collection[str] | None) -> dict[str, Any]:
+    def object(self, value: Any, path: str, names: Collection[str] | None) -> dict[str, Any]:
         """The members of a JSON object by their proper names, without nulls; names other than `known` are reported.
 
         Without `known` every name is proper: a map.
@@ -77,17 +77,17 @@ class JSONDocument:
         if not isinstance(value, dict):
             self.spoil(path, value, f"{word(value)} where an object is needed")
             return {}
-        if known is None:
+        if names is None:
             return {name: member for name, member in value.items() if member is not None}
-        return self._named(value, path, known)
+        return self._named(value, path, names)
 
-    def _named(self, value: dict[str, Any], path: str, known: Collection[str]) -> dict[str, Any]:
-        proper = {folded(name): name for name in known}
+    def _named(self, value: dict[str, Any], path: str, names: Collection[str]) -> dict[str, Any]:
+        proper = {folded(name): name for name in names}
         members: dict[str, Any] = {}
         for name, member in value.items():
-            canonical = name if name in known else proper.get(folded(name))
+            canonical = name if name in names else proper.get(folded(name))
             if canonical is None:
-                self._unknown(join(path, printable(name)), name, known)
+                self._unknown(join(path, printable(name)), name, names)
             else:
                 members[canonical] = member
         return {name: member for name, member in members.items() if member is not None}
@@ -121,9 +121,9 @@ class JSONDocument:
             do = "fix those that are listed, and check again"
             self.problems.append(Problem(self.owner, self.key, "", "has more mistakes, which are not listed", do))
 
-    def _unknown(self, path: str, name: str, known: Collection[str]) -> None:
+    def _unknown(self, path: str, name: str, names: Collection[str]) -> None:
         self._guessed += 1
-        meant = closest(name, known) if self._guessed <= _MOST_GUESSES else ""
+        meant = closest(name, names) if self._guessed <= _MOST_GUESSES else ""
         do = f"did you mean {meant}? It is ignored" if meant else "it is ignored; remove it"
         self.note(path, name, UNKNOWN, do)
 
@@ -133,11 +133,11 @@ def folded(name: str) -> str:
     return name.lower().replace("ſ", "s")
 
 
-def closest(name: str, known: Collection[str]) -> str:
+def closest(name: str, names: Collection[str]) -> str:
     """The name among `known` that was probably meant; empty when none is near."""
     import difflib  # For a mistake only.
 
-    proper = {folded(each): each for each in known}
+    proper = {folded(each): each for each in names}
     near = difflib.get_close_matches(folded(name)[:60], list(proper), n=1)
     return proper[near[0]] if near else ""
 
@@ -304,8 +304,8 @@ def _settings(shape: Any) -> Mapping[str, Setting]:
 
 def camel(name: str) -> str:
     """`batch_cpu_threshold_percent` → `batchCPUThresholdPercent`."""
-    head, *rest = name.split("_")
-    return head + "".join(_UPPER.get(part, part.capitalize()) for part in rest)
+    head, *words = name.split("_")
+    return head + "".join(_UPPER.get(part, part.capitalize()) for part in words)
 
 
 def _shape(hint: Any, marks: tuple[Any, ...] = ()) -> SettingType:
@@ -313,8 +313,8 @@ def _shape(hint: Any, marks: tuple[Any, ...] = ()) -> SettingType:
     if origin is Annotated:
         return _shape(arguments[0], (*marks, *arguments[1:]))
     if origin in (typing.Union, types.UnionType):
-        given = [each for each in arguments if each is not types.NoneType]
-        return _shape(given[0], marks if len(given) == 1 else (*marks, NUMBER_OR_TEXT))
+        options = [each for each in arguments if each is not types.NoneType]
+        return _shape(options[0], marks if len(options) == 1 else (*marks, NUMBER_OR_TEXT))
     if origin is tuple:
         return SettingType(listed=_shape(arguments[0], marks))
     if origin in (collections.abc.Mapping, dict):
@@ -331,36 +331,36 @@ def build(base: T, values: Values) -> T:
     by_name: dict[str, Values] = {}
     for path, value in values.items():
         by_name.setdefault(path[0], {})[path[1:]] = value
-    known = settings(type(base))
+    fields = settings(type(base))
     changes: dict[str, Any] = {}
     for name, inner in by_name.items():
-        held, shape = getattr(base, known[name].attribute), known[name].shape
+        current, shape = getattr(base, fields[name].attribute), fields[name].shape
         if shape.group is not None:
-            changes[known[name].attribute] = build(held or shape.group(), inner)
+            changes[fields[name].attribute] = build(current or shape.group(), inner)
         elif shape.keyed is not None:
-            changes[known[name].attribute] = {**(held or {}), **{path[0]: value for path, value in inner.items()}}
+            changes[fields[name].attribute] = {**(current or {}), **{path[0]: value for path, value in inner.items()}}
         else:
-            changes[known[name].attribute] = inner[()]
+            changes[fields[name].attribute] = inner[()]
     return msgspec.structs.replace(typing.cast(Any, base), **changes) if changes else base
 
 
 def flatten(value: Any) -> Iterator[tuple[Path, Any]]:
     """Every setting of a Struct with its path, as JSON writes it; None where it is not set."""
     for name, setting in settings(type(value)).items():
-        held = getattr(value, setting.attribute)
-        if setting.shape.group is not None and held is not None:
-            yield from (((name, *path), inner) for path, inner in flatten(held))
-        elif setting.shape.keyed is not None and held:
-            yield from (((name, key), _plain(setting.shape.keyed, each)) for key, each in held.items())
+        current = getattr(value, setting.attribute)
+        if setting.shape.group is not None and current is not None:
+            yield from (((name, *path), inner) for path, inner in flatten(current))
+        elif setting.shape.keyed is not None and current:
+            yield from (((name, key), _plain(setting.shape.keyed, each)) for key, each in current.items())
         else:
-            yield (name,), _plain(setting.shape, held)
+            yield (name,), _plain(setting.shape, current)
 
 
 def plain(value: Any) -> dict[str, Any]:
     """A Struct as JSON has it, without what is not set: `decode` reads it back."""
-    known = settings(type(value)).items()
-    given = ((name, _plain(setting.shape, getattr(value, setting.attribute))) for name, setting in known)
-    return {name: each for name, each in given if each is not None}
+    fields = settings(type(value)).items()
+    members = ((name, _plain(setting.shape, getattr(value, setting.attribute))) for name, setting in fields)
+    return {name: each for name, each in members if each is not None}
 
 
 def crossed(value: Any) -> Iterator[tuple[str, str]]:
@@ -409,11 +409,11 @@ def read_text(document: JSONDocument, shape: type, text: str, meanwhile: str = "
 def values(shape: type, text: str) -> Values:
     """Values that `text` gives of `shape`; ValueError with every mistake. Unknown names are ignored."""
     document = JSONDocument("", "", "")
-    found, in_range = read_text(document, shape, text)
+    parsed, in_range = read_text(document, shape, text)
     if document.broken or not in_range:
         mistakes = [problem for problem in document.problems if problem.why != UNKNOWN]
         raise ValueError("; ".join(f"{p.field}: {p.why}" if p.field else p.why for p in mistakes))
-    return found
+    return parsed
 
 
 def decode(shape: type[T], text: str) -> T:
@@ -435,11 +435,11 @@ class _Reader:
         self.document, self.meanwhile, self.in_range = document, meanwhile, True
 
     def settings(self, group: type, members: Mapping[str, Any], path: str) -> Iterator[tuple[Path, Any]]:
-        known = settings(group)
+        fields = settings(group)
         for name, value in members.items():
-            if name in known:
-                inner = self._setting(known[name].shape, value, join(path, name))
-                yield from (((name, *rest), each) for rest, each in inner)
+            if name in fields:
+                inner = self._setting(fields[name].shape, value, join(path, name))
+                yield from (((name, *below), each) for below, each in inner)
 
     def _setting(self, shape: SettingType, value: Any, path: str) -> Iterator[tuple[Path, Any]]:
         if shape.group is not None:
@@ -447,12 +447,12 @@ class _Reader:
             yield from self.settings(shape.group, members, path)
         elif shape.keyed is not None:
             for key, each in self.document.object(value, path, None).items():
-                found = self._element(shape.keyed, each, join(path, printable(key)))
-                yield from () if found is None else (((key,), found),)
+                element = self._element(shape.keyed, each, join(path, printable(key)))
+                yield from () if element is None else (((key,), element),)
         else:
-            found = self._element(shape, value, path)
+            element = self._element(shape, value, path)
             # A field that is empty is left to the layer below; in a map an empty text is a value.
-            yield from () if found in (None, "", ()) else (((), found),)
+            yield from () if element in (None, "", ()) else (((), element),)
 
     def _element(self, shape: SettingType, value: Any, path: str) -> Any:
         """A value that stands for itself; None when it is not one."""
@@ -461,30 +461,30 @@ class _Reader:
             return build(shape.group(), dict(self.settings(shape.group, members, path)))
         if shape.listed is not None:
             listed = enumerate(self.document.items(value, path))
-            found = [self._element(shape.listed, each, f"{path}[{i}]") for i, each in listed if each is not None]
-            return tuple(each for each in found if each is not None)
+            elements = [self._element(shape.listed, each, f"{path}[{i}]") for i, each in listed if each is not None]
+            return tuple(each for each in elements if each is not None)
         return self._leaf(shape, value, path)
 
     def _leaf(self, shape: SettingType, value: Any, path: str) -> Any:
         kind = shape.kind or ANYTHING
         try:
-            found = kind.read(value)
+            parsed = kind.read(value)
         except TypeError:
             self.document.spoil(path, value, f"{word(value)} where {kind.needed} is needed")
             return None
         except ValueError as error:
             self.document.spoil(path, value, str(error))
             return None
-        self._judge(shape, found, value, path)
-        return found
+        self._judge(shape, parsed, value, path)
+        return parsed
 
-    def _judge(self, shape: SettingType, found: Any, value: Any, path: str) -> None:
+    def _judge(self, shape: SettingType, parsed: Any, value: Any, path: str) -> None:
         bounds, words = shape.bounds, shape.words
-        if why := bounds.refused(found) if bounds else "":
+        if why := bounds.refused(parsed) if bounds else "":
             self.in_range = False
             self.document.note(path, value, why, f"fix it; {self.meanwhile}")
-        elif bounds and bounds.usual is not None and found > bounds.usual:
+        elif bounds and bounds.usual is not None and parsed > bounds.usual:
             self.document.note(path, value, f"above {bounds.usual:g}", "check it; it is used")
-        if words and found and found not in words.words:
+        if words and parsed and parsed not in words.words:
             do = f"write one of them; it means {words.other or words.words[0]}"
             self.document.note(path, value, f"not one of {', '.join(words.words)}", do)

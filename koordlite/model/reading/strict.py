@@ -47,8 +47,8 @@ def load(text: str, shape: type[T], source: str, prepare: Callable[[yaml.Node], 
 
 def camel(name: str) -> str:
     """snake_case → camelCase; words of an acronym keep Python's spelling (`mba_percent` → `mbaPercent`)."""
-    head, *rest = name.split("_")
-    return head + "".join(word[:1].upper() + word[1:] for word in rest)
+    head, *words = name.split("_")
+    return head + "".join(word[:1].upper() + word[1:] for word in words)
 
 
 def fields(shape: Any) -> Mapping[str, tuple[dataclasses.Field[Any], Any]]:
@@ -110,8 +110,8 @@ class _Reader:
         return read(node, hint, path)
 
     def wrong(self, node: yaml.Node, path: str, why: str, do: str) -> None:
-        shown = str(node.value) if isinstance(node, yaml.ScalarNode) else _kind(node)
-        self.problems.append(Problem(yaml_bounds.place(self.source, node), path, shown, why, do))
+        text = str(node.value) if isinstance(node, yaml.ScalarNode) else _kind(node)
+        self.problems.append(Problem(yaml_bounds.place(self.source, node), path, text, why, do))
 
     def _optional(self, node: yaml.Node, hint: Any, path: str) -> Any:
         inner = [a for a in typing.get_args(hint) if a is not type(None)]
@@ -133,13 +133,13 @@ class _Reader:
         choose, named = getattr(shape, "variant", None), yaml_bounds.child(node, "name")
         if choose is not None and isinstance(named, yaml.ScalarNode):
             shape = choose(named.value)
-        given: dict[str, Any] = {}
-        known, start = fields(shape), len(self.problems)
+        arguments: dict[str, Any] = {}
+        names, start = fields(shape), len(self.problems)
         for key, child in self._pairs(node, path):
-            if key.value not in known:
-                self._unknown(key, known, path)
+            if key.value not in names:
+                self._unknown(key, names, path)
                 continue
-            (field, hint), below = known[key.value], f"{path}.{key.value}"
+            (field, hint), below = names[key.value], f"{path}.{key.value}"
             if child.tag == _NULL and typing.get_origin(hint) is tuple:
                 continue  # A list of which all items are comments is not given.
             before = len(self.problems)
@@ -153,19 +153,19 @@ class _Reader:
                 except ValueError as error:
                     self.wrong(child, below, str(error), "correct the value")
             if len(self.problems) == before:
-                given[field.name] = value
+                arguments[field.name] = value
         try:
-            return shape(**given)
+            return shape(**arguments)
         except (TypeError, ValueError) as error:
             # What is wrong inside the mapping already may be all that is wrong.
             if len(self.problems) == start:
                 self.wrong(node, path, str(error), "change the combination")
             return None
 
-    def _unknown(self, key: yaml.Node, known: Mapping[str, tuple[dataclasses.Field[Any], Any]], path: str) -> None:
-        renamed = next((n for n, (field, _) in known.items() if field.metadata.get("formerly") == key.value), None)
-        close = declared.closest(str(key.value), known)
-        do = f"did you mean {close}?" if close else f"known here: {', '.join(known) or 'nothing'}"
+    def _unknown(self, key: yaml.Node, names: Mapping[str, tuple[dataclasses.Field[Any], Any]], path: str) -> None:
+        renamed = next((n for n, (field, _) in names.items() if field.metadata.get("formerly") == key.value), None)
+        close = declared.closest(str(key.value), names)
+        do = f"did you mean {close}?" if close else f"known here: {', '.join(names) or 'nothing'}"
         do = f"it has been renamed: write {renamed}" if renamed else do
         self.wrong(key, path, "unknown key", do)
 

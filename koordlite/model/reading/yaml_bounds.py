@@ -38,9 +38,9 @@ def checked(text: str) -> str:
     return text
 
 
-def place(path: object, found: BaseException | yaml.Node | None) -> str:
+def place(path: object, subject: BaseException | yaml.Node | None) -> str:
     """FILE:LINE:COLUMN of a mistake or a node; the file alone where it has no place."""
-    mark = found.start_mark if isinstance(found, yaml.Node) else getattr(found, "problem_mark", None)
+    mark = subject.start_mark if isinstance(subject, yaml.Node) else getattr(subject, "problem_mark", None)
     return f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
 
 
@@ -49,8 +49,8 @@ def child(node: yaml.Node | None, key: str) -> yaml.Node | None:
     if isinstance(node, yaml.MappingNode):
         return next((value for name, value in node.value if name.value == key), None)
     if isinstance(node, yaml.SequenceNode) and key.isdecimal() and int(key) < len(node.value):
-        found: yaml.Node = node.value[int(key)]
-        return found
+        item: yaml.Node = node.value[int(key)]
+        return item
     return None
 
 

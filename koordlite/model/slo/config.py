@@ -141,20 +141,20 @@ class Reading:
         text = self.data.get(section.key)
         if text is None or (text == "" and section.blank_is_unset):
             return []
-        held = self.last_good.get(section.key)
-        since = f" ({held.origin})" if held and held.origin else ""
-        meanwhile = "the defaults hold" if held is None else f"the last good values stay in force{since}"
+        good = self.last_good.get(section.key)
+        since = f" ({good.origin})" if good and good.origin else ""
+        meanwhile = "the defaults hold" if good is None else f"the last good values stay in force{since}"
         found = _Strategies(self, section, meanwhile, self.problems).layers(text)
         if found is not None:
-            same = held is not None and held.text == text
-            self.good[section.key] = held if held and same else msgspec.structs.replace(self.now, text=text)
+            same = good is not None and good.text == text
+            self.good[section.key] = good if good and same else msgspec.structs.replace(self.now, text=text)
             return found
         self.kept[section.key] = meanwhile
-        if held is None:
+        if good is None:
             return []
-        self.good[section.key] = held
+        self.good[section.key] = good
         # It was judged, and its mistakes were reported, when it came.
-        return _Strategies(self, section, meanwhile, [], judged=True).layers(held.text) or []
+        return _Strategies(self, section, meanwhile, [], verified=True).layers(good.text) or []
 
     def overlay(self, section: Section, layers: list[Layer]) -> Any:
         """Merge the layers and remember the origin of each value."""
@@ -174,9 +174,9 @@ class _Strategies:
     """The strategies of one document."""
 
     def __init__(
-        self, reading: Reading, section: Section, meanwhile: str, problems: list[Problem], *, judged: bool = False
+        self, reading: Reading, section: Section, meanwhile: str, problems: list[Problem], *, verified: bool = False
     ) -> None:
-        self.labels, self.section, self.judged, self.meanwhile = reading.labels, section, judged, meanwhile
+        self.labels, self.section, self.judged, self.meanwhile = reading.labels, section, verified, meanwhile
         self.document = JSONDocument(reading.owner, section.key, meanwhile)
         self.document.problems = problems
 
@@ -223,9 +223,9 @@ class _Strategies:
         if "nodeSelector" not in members:
             self.document.note(where, "", "no selector", "write one, or {}; it matches no node")
             return False
-        chosen = label_selectors.read(self.document, members["nodeSelector"], where)
+        selector = label_selectors.read(self.document, members["nodeSelector"], where)
         try:
-            return label_selectors.matches(chosen, self.labels)
+            return label_selectors.matches(selector, self.labels)
         except ValueError as error:
             self.document.note(where, members["nodeSelector"], str(error), "fix it; the strategy is skipped")
             return False
@@ -233,10 +233,10 @@ class _Strategies:
     def _crossed(self, layers: list[Layer], path: str, meanwhile: str) -> bool:
         """Tell whether an upper end is not above its lower one; only of these layers, the values below them are
         fine."""
-        found = list(declared.crossed(self.section.value(layers))) if layers[-1].values else []
-        for where, why in found:
+        pairs = list(declared.crossed(self.section.value(layers))) if layers[-1].values else []
+        for where, why in pairs:
             self.document.note(".".join(filter(None, (path, where))), "", why, f"fix it; {meanwhile}")
-        return bool(found)
+        return bool(pairs)
 
 
 class NodeLayers:
@@ -369,8 +369,8 @@ def read(document: JSONDocument, members: Mapping[str, Any], path: str, meanwhil
     del meanwhile  # a mistake costs one application, never the strategy
     where = join(path, "applications")
     listed = document.items(members.get("applications"), where)
-    found = [_application(document, item, f"{where}[{index}]") for index, item in enumerate(listed)]
-    return {("applications",): tuple(each for each in found if each)}, True
+    parsed = [_application(document, item, f"{where}[{index}]") for index, item in enumerate(listed)]
+    return {("applications",): tuple(each for each in parsed if each)}, True
 
 
 def _application(document: JSONDocument, item: Any, path: str) -> HostApplication | None:
@@ -391,12 +391,12 @@ def _application(document: JSONDocument, item: Any, path: str) -> HostApplicatio
     if why:
         document.note(f"{path}.{field}", value, why, _LEFT_OUT)
         return None
-    known = place.base if place.base in _BASES else "CgroupRoot"
+    base = place.base if place.base in _BASES else "CgroupRoot"
     return HostApplication(
         name=written.name,
         priority=_PRIORITIES.get(written.priority, PriorityClass.NONE),
         qos=_CLASSES.get(written.qos, QoSClass.NONE),
-        base=known if "cgroupPath" in members else "",
+        base=base if "cgroupPath" in members else "",
         parent_dir=place.parent_dir,
         relative_path=place.relative_path,
     )
@@ -452,9 +452,9 @@ def effective(
     """
     reading = Reading(data or {}, labels, previous, owner, GoodDocument("", taken_at, resource_version))
     node = NodeLayers(node_owner, labels, annotations)
-    held = {s.attribute: reading.overlay(s, [*reading.layers(s), *node.of(s.key)]) for s in SECTIONS}
+    values = {s.attribute: reading.overlay(s, [*reading.layers(s), *node.of(s.key)]) for s in SECTIONS}
     return SLO(
-        **{**held, "host_applications": held["host_applications"].applications},
+        **{**values, "host_applications": values["host_applications"].applications},
         origins=reading.origins,
         # Without a ConfigMap nothing is known about any key: what was good of one that comes later is still good.
         good=reading.last_good if data is None else reading.good,
@@ -476,9 +476,9 @@ def in_vain(slo: SLO, off: Collection[str] = without_effect.OFF) -> tuple[withou
 
 
 def _unknown_keys(reading: Reading) -> Iterator[Problem]:
-    known = [section.key for section in SECTIONS]
+    names = [section.key for section in SECTIONS]
     for key in reading.data:
-        if key not in known:
-            meant = closest(key, known)
+        if key not in names:
+            meant = closest(key, names)
             do = f"did you mean {meant}? It is ignored" if meant else "it is ignored; remove it"
             yield Problem(reading.owner, f"data.{printable(key)}", "", UNKNOWN, do)

@@ -136,14 +136,14 @@ def oom_score_adj(pod: Pod, container: str) -> int | None:
     """
     spec = pod.annotations.get(keys.OOM_SCORE_ADJ_SPEC)
     whole = pod.annotations.get(keys.OOM_SCORE_ADJ)
-    found = _by_container(spec).get(container) if spec else None
-    if found is None and whole:
+    score = _by_container(spec).get(container) if spec else None
+    if score is None and whole:
         if not _INTEGER.match(whole):
             raise ValueError(f"{keys.OOM_SCORE_ADJ}: {whole!r} is not a whole number")
-        found = int(whole)
-    if found is not None and not OOM_SCORE_MIN <= found <= OOM_SCORE_MAX:
-        raise ValueError(f"{found} for container {container} is not within {OOM_SCORE_MIN} to {OOM_SCORE_MAX}")
-    return found
+        score = int(whole)
+    if score is not None and not OOM_SCORE_MIN <= score <= OOM_SCORE_MAX:
+        raise ValueError(f"{score} for container {container} is not within {OOM_SCORE_MIN} to {OOM_SCORE_MAX}")
+    return score
 
 
 @functools.lru_cache(maxsize=1024)
@@ -161,8 +161,8 @@ def _values(shape: Any, pod: Pod, key: str) -> tuple[Values, UnusableAnnotation 
     text = pod.annotations.get(key, "")
     if not text:
         return {}, None
-    found, why = _parsed(shape, text)
-    return dict(found), UnusableAnnotation(key, text, why) if why else None
+    parsed, why = _parsed(shape, text)
+    return dict(parsed), UnusableAnnotation(key, text, why) if why else None
 
 
 @functools.lru_cache(maxsize=4096)

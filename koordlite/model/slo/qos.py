@@ -158,7 +158,7 @@ def settled(qos: ResourceQOS) -> tuple[ResourceQOS, tuple[Path, ...]]:
     return msgspec.structs.replace(qos, lsr_class=lsr[0], ls_class=ls[0], be_class=be[0]), off
 
 
-def _reset(held: ClassQOS) -> tuple[ClassQOS, list[str]]:
-    parts = {part: attribute for part, attribute in _PARTS.items() if not getattr(held, attribute).enable}
+def _reset(settings: ClassQOS) -> tuple[ClassQOS, list[str]]:
+    parts = {part: attribute for part, attribute in _PARTS.items() if not getattr(settings, attribute).enable}
     blank = {attribute: getattr(ClassQOS(), attribute) for attribute in parts.values()}
-    return msgspec.structs.replace(held, **blank), list(parts)
+    return msgspec.structs.replace(settings, **blank), list(parts)

@@ -88,16 +88,16 @@ def found(slo: SLO, sections: Mapping[str, str], off: Collection[str] = OFF) -> 
     cores = "coreSched" not in off and slo.resource_qos.policies.cpu_policy == "coreSched"
     for key in dict.fromkeys(rule.key for rule in RULES):
         attribute = sections[key]
-        given = declared.camel(attribute)
+        section = declared.camel(attribute)
         for path, value in declared.flatten(getattr(slo, attribute)):
             name = ".".join(path)
-            origin = slo.origins.get(f"{given}.{name}", "")
+            origin = slo.origins.get(f"{section}.{name}", "")
             if not origin or origin.startswith("off:"):
                 continue
             rule = next((rule for rule in RULES if rule.key == key and re.fullmatch(rule.path, name)), None)
             if rule and value not in rule.harmless and not (rule.cores and cores):
-                shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-                yield Unused(key, name, shown, origin, rule.why, rule.do)
+                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                yield Unused(key, name, text, origin, rule.why, rule.do)
 
 
 def problem(unused: Unused, owner: str, node_owner: str) -> Problem:

@@ -63,12 +63,12 @@ class WhitelistObject(WireObject, frozen=True):
 
 def numa_nodes(obj: OenumaObject | None, node: str) -> dict[str, int]:
     """NUMA node by `namespace/name` for the pods of `node`; a pod that is named with several has none."""
-    found: dict[str, set[int]] = {}
+    by_pod: dict[str, set[int]] = {}
     here = (each for each in (obj.spec.node or ()) if each.name == node) if obj and node else ()
     for entry in (pod for each in here for pod in each.pod_affinity or ()):
         if entry.pod_name and entry.numa_num >= 0:
-            found.setdefault(f"{entry.namespace}/{entry.pod_name}", set()).add(entry.numa_num)
-    return {key: next(iter(numbers)) for key, numbers in sorted(found.items()) if len(numbers) == 1}
+            by_pod.setdefault(f"{entry.namespace}/{entry.pod_name}", set()).add(entry.numa_num)
+    return {key: next(iter(numbers)) for key, numbers in sorted(by_pod.items()) if len(numbers) == 1}
 
 
 def allowed(obj: WhitelistObject | None) -> frozenset[str] | None:

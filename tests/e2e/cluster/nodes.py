@@ -179,7 +179,7 @@ class Nodes:
         self.lost: set[str] = set()
         """Nodes that are away: no heartbeat, and nothing is done there."""
         self._running: dict[str, str] = {}
-        feed: Feed[objects.PodObject] = Feed(PODS.kind, PODS.shape, put=self._put, gone=self._gone)
+        feed: Feed[objects.PodObject] = Feed(PODS.kind, PODS.shape, put=self._put, removed=self._gone)
         reflector: Reflector[objects.PodObject] = Reflector(PODS, uniform=random.uniform, store=feed)
         self._watching = Watching(watch, reflector, monotonic=time.monotonic)
         self.listeners: list[Callable[[objects.PodObject | None, str], None]] = []

@@ -196,8 +196,8 @@ def running(api: Api, name: str, stanzas: Sequence[Mapping[str, Any]], chance: r
         store.pods.pop(key, None)
         timeline.after(0.0, scheduler.remove_pod, key)
 
-    nodes: Feed[objects.NodeObject] = Feed(NODES.kind, NODES.shape, put=put_node, gone=gone_node)
-    pods: Feed[objects.PodObject] = Feed(PODS.kind, PODS.shape, put=put_pod, gone=gone)
+    nodes: Feed[objects.NodeObject] = Feed(NODES.kind, NODES.shape, put=put_node, removed=gone_node)
+    pods: Feed[objects.PodObject] = Feed(PODS.kind, PODS.shape, put=put_pod, removed=gone)
     watches: list[Watching[Any]] = [
         Watching(api, Reflector(NODES, uniform=random.uniform, store=nodes), monotonic=time.monotonic),
         Watching(api, Reflector(PODS, uniform=random.uniform, store=pods), monotonic=time.monotonic),

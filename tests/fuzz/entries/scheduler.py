@@ -138,7 +138,7 @@ def asking(name: str, **given: Any) -> Any:
 
 
 def feed(source: Source[Any], put: Callable[[Any], None], gone: Callable[[str], None]) -> Feed[Any]:
-    return Feed(source.kind, source.shape, put=put, gone=gone)
+    return Feed(source.kind, source.shape, put=put, removed=gone)
 
 
 @functools.cache
