@@ -68,8 +68,8 @@ def selected(selectors: Iterable[PodSelector], labels: Mapping[str, str]) -> boo
 
     Source: Koordinator `podSelectors`.
     """
-    given = [entry.selector for entry in selectors if entry.selector is not None]
-    return not given or any(selector.matches(labels) for selector in given)
+    present = [entry.selector for entry in selectors if entry.selector is not None]
+    return not present or any(selector.matches(labels) for selector in present)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

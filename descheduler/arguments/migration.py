@@ -148,13 +148,13 @@ class MigrationControllerArgs:
             "FailedBarePods": self.evict_failed_bare_pods,
         }
         claims = self.ignore_pvc_pods and "PVC" not in skipped
-        given = None if "PriorityThreshold" in skipped else self.priority_threshold
+        threshold = None if "PriorityThreshold" in skipped else self.priority_threshold
         return Args(
             node_fit=self.node_fit and "NodeFit" not in skipped,
             node_selector=self.node_selector,
             label_selector=None if "LabelSelector" in skipped else self.label_selector,
             namespaces=None if "Namespaces" in skipped else self.namespaces,
-            priority_threshold=given or PriorityThreshold(),
+            priority_threshold=threshold or PriorityThreshold(),
             evict_all_bare_pods=self.evict_all_bare_pods or "BarePods" in skipped,
             pod_protections=PodProtections(
                 default_disabled=tuple(name for name, disabled in off.items() if disabled),

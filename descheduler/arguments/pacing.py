@@ -87,33 +87,33 @@ def minutes(text: str) -> int:
     return int(hour) * 60 + int(minute)
 
 
-def is_open(windows: Sequence[Window], moment: float) -> bool:
+def is_open(windows: Sequence[Window], now: float) -> bool:
     """Tell whether pods may be evicted at `moment` (seconds since the epoch); without windows always."""
-    return not windows or any(_is_open(window, moment) for window in windows)
+    return not windows or any(_is_open(window, now) for window in windows)
 
 
-def next_opening(windows: Iterable[Window], moment: float) -> float:
+def next_opening(windows: Iterable[Window], now: float) -> float:
     """The next opening of a window after `moment`, in seconds since the epoch."""
-    return min(_next_opening(window, moment) for window in windows)
+    return min(_next_opening(window, now) for window in windows)
 
 
-def _is_open(window: Window, moment: float) -> bool:
+def _is_open(window: Window, now: float) -> bool:
     if window.cron:
-        return parse(window.cron, window.time_zone).next_after(moment - window.seconds) <= moment
-    return any(start <= moment < end for start, end in _spans(window, moment))
+        return parse(window.cron, window.time_zone).next_after(now - window.seconds) <= now
+    return any(start <= now < end for start, end in _spans(window, now))
 
 
-def _next_opening(window: Window, moment: float) -> float:
+def _next_opening(window: Window, now: float) -> float:
     if window.cron:
-        return parse(window.cron, window.time_zone).next_after(moment)
-    return min(start for start, _ in _spans(window, moment) if start > moment)
+        return parse(window.cron, window.time_zone).next_after(now)
+    return min(start for start, _ in _spans(window, now) if start > now)
 
 
-def _spans(window: Window, moment: float) -> Iterator[tuple[float, float]]:
+def _spans(window: Window, now: float) -> Iterator[tuple[float, float]]:
     """Spans in which the window is open, from the day before to a week later. Wall clock times: an hour that the summer
     time skips or repeats counts as the tz database has it."""
     local = zone(window.time_zone)
-    today = datetime.datetime.fromtimestamp(moment, local).date()
+    today = datetime.datetime.fromtimestamp(now, local).date()
     begin, end = minutes(window.start), minutes(window.end)
     for ahead in range(-1, _DAYS_AHEAD):
         day = today + datetime.timedelta(days=ahead)
@@ -122,8 +122,8 @@ def _spans(window: Window, moment: float) -> Iterator[tuple[float, float]]:
 
 
 def _at(day: datetime.date, minute: int, local: zoneinfo.ZoneInfo) -> float:
-    days, rest = divmod(minute, 24 * 60)
-    time = datetime.time(rest // 60, rest % 60)
+    days, minutes_of_day = divmod(minute, 24 * 60)
+    time = datetime.time(minutes_of_day // 60, minutes_of_day % 60)
     return datetime.datetime.combine(day + datetime.timedelta(days=days), time, local).timestamp()
 
 
@@ -190,17 +190,17 @@ class Cron:
     triggers: tuple[CronTrigger, ...]
     local: datetime.tzinfo
 
-    def next_after(self, moment: float) -> float:
+    def next_after(self, after: float) -> float:
         """The first moment after this one, both in seconds since the epoch; infinity when there is none."""
-        begin = datetime.datetime.fromtimestamp(int(moment) + 1, self.local)
-        found = (trigger.get_next_fire_time(None, begin) for trigger in self.triggers)
-        return min((each.timestamp() for each in found if each is not None), default=float("inf"))
+        begin = datetime.datetime.fromtimestamp(int(after) + 1, self.local)
+        fire_times = (trigger.get_next_fire_time(None, begin) for trigger in self.triggers)
+        return min((each.timestamp() for each in fire_times if each is not None), default=float("inf"))
 
-    def longest_gap(self, moment: float) -> float:
+    def longest_gap(self, after: float) -> float:
         """The most seconds between two of the next moments after this one, of a year at most."""
-        begin, longest = moment, 0.0
+        begin, longest = after, 0.0
         for _ in range(_MOMENTS_AHEAD):
-            end = min(self.next_after(begin), moment + _YEAR_SECONDS)
+            end = min(self.next_after(begin), after + _YEAR_SECONDS)
             longest, begin = max(longest, end - begin), end
         return longest
 
@@ -232,7 +232,7 @@ def _days(word: str) -> str:
     """Days of the week by name, one by one: the library counts them from Monday, cron from Sunday."""
     if word == "*":
         return word
-    found: set[int] = set()
+    numbers: set[int] = set()
     for text in word.split(","):
         part = _PART.fullmatch(text)
         if part is None:
@@ -242,8 +242,8 @@ def _days(word: str) -> str:
         end = 6 if first == "*" or (step and not last) else _day(last) if last else begin
         if end < begin or step == "0":
             raise ValueError(f"{text!r} is no day of the week")
-        found.update(day % 7 for day in range(begin, end + 1, int(step or 1)))
-    return ",".join(_DAYS[day] for day in sorted(found))
+        numbers.update(day % 7 for day in range(begin, end + 1, int(step or 1)))
+    return ",".join(_DAYS[day] for day in sorted(numbers))
 
 
 def _day(text: str) -> int:

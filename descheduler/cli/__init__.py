@@ -64,9 +64,9 @@ def parser() -> argparse.ArgumentParser:
     script = commands.add_parser("completion", help="print a script that completes commands and options")
     commandline.add_completion(script)
     script.set_defaults(run=_run_completion)
-    asked = commands.add_parser("complete")  # Not listed: completion scripts ask it.
-    asked.add_argument("words", nargs="*")
-    asked.set_defaults(run=_run_complete)
+    complete = commands.add_parser("complete")  # Not listed: completion scripts ask it.
+    complete.add_argument("words", nargs="*")
+    complete.set_defaults(run=_run_complete)
     return top
 
 
@@ -132,17 +132,17 @@ def _print_text(plan: EvictionPlan, args: argparse.Namespace) -> None:
 
     limit = None if args.limit == "all" else int(args.limit)
     selection = Selection(args.only, limit)
-    shown = selection.of(plan)
-    left_out = selection.sentence(plan, shown)
+    selected = selection.of(plan)
+    left_out = selection.sentence(plan, selected)
     colors = commandline.colors()
 
     def pieces(*, answer_last: bool) -> Iterator[str]:
-        lines = text.pieces(shown, limit=limit, left_out=left_out, answer_last=answer_last)
+        lines = text.pieces(selected, limit=limit, left_out=left_out, answer_last=answer_last)
         return map(text.painted, lines) if colors else lines
 
     with text.at_width(_columns()):
         if args.brief:
-            commandline.print_long((text.brief(shown, left_out),))
+            commandline.print_long((text.brief(selected, left_out),))
             return
         pager = commandline.pager() if sys.stdout.isatty() and sys.stdin.isatty() else None
         height = shutil.get_terminal_size().lines
@@ -150,7 +150,7 @@ def _print_text(plan: EvictionPlan, args: argparse.Namespace) -> None:
             commandline.print_long(pieces(answer_last=True), colors=colors)
             return
         commandline.print_paged(pager, pieces(answer_last=False))  # Of a pager the first page is seen first,
-        last = "".join(f"{line}\n" for line in text.answers(shown, left_out))  # and what stays is below it.
+        last = "".join(f"{line}\n" for line in text.answers(selected, left_out))  # and what stays is below it.
         commandline.print_long(map(text.painted, last.splitlines(keepends=True)) if colors else (last,), colors=colors)
 
 
@@ -179,13 +179,13 @@ def _run_version(_args: argparse.Namespace) -> int:
 def _run_check(args: argparse.Namespace) -> int:
     from descheduler.policy import reader
 
-    found: list[Problem] = []
-    setup = reader.setup(reader.load(args.file, found))
+    notices: list[Problem] = []
+    setup = reader.setup(reader.load(args.file, notices))
     plugins = {profile.name: [plugin.name for plugin, _ in profile.plugins] for profile in setup.profiles}
     if args.output == "json":
-        commandline.print_json("descheduler-check-config", profiles=plugins, notes=found)
+        commandline.print_json("descheduler-check-config", profiles=plugins, notes=notices)
         return 0
-    source.notices(found)
+    source.notices(notices)
     for name, named in plugins.items():
         print(printable.lines(f"{args.file}: profile {name}: plugins {', '.join(named) or 'none'}"))
     return 0

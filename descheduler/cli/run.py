@@ -86,14 +86,14 @@ def add_upstream_options(command: argparse.ArgumentParser) -> None:
 
 def gates(text: str) -> dict[str, bool]:
     """`A=true,B=false` by name. InputError for a gate that is none, or a value that is no boolean."""
-    found: dict[str, bool] = {}
+    by_name: dict[str, bool] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = entry.partition("=")
         if name not in _KNOWN or value.lower() not in ("true", "false"):
             do = f"write NAME=true or NAME=false with NAME one of {', '.join(_KNOWN)}"
             raise InputError(Problem("command line", "--feature-gates", entry, "no such gate or value", do))
-        found[name] = value.lower() == "true"
-    return found
+        by_name[name] = value.lower() == "true"
+    return by_name
 
 
 def address(args: argparse.Namespace) -> tuple[str, int] | None:
@@ -108,11 +108,11 @@ def notices(args: argparse.Namespace) -> Iterator[str]:
     for option, why in (_WITHOUT_EFFECT | _SWITCHES_WITHOUT_EFFECT).items():
         if getattr(args, option.removeprefix("--").replace("-", "_")) is not None:
             yield f"{option} has no effect: {why}"
-    given = gates(args.feature_gates)
-    if given.get("EvictionsInBackground") is False:
+    feature_gates = gates(args.feature_gates)
+    if feature_gates.get("EvictionsInBackground") is False:
         yield "--feature-gates EvictionsInBackground=false has no effect: such evictions are always waited for"
     for name in ("AllAlpha", "AllBeta"):
-        if name in given:
+        if name in feature_gates:
             yield f"--feature-gates {name} has no effect: there is nothing that it would switch"
 
 

@@ -80,19 +80,19 @@ class Wakeable:
 def run(args: argparse.Namespace) -> int:
     """Cycles until stopped; 0, or 1 when the only cycle failed."""
     policy = PolicyFile(args.policy, args.state_dir)
-    asked = duration.of_option(args.descheduling_interval, "--descheduling-interval")
+    interval_option = duration.of_option(args.descheduling_interval, "--descheduling-interval")
     schedule = policy.schedule
-    if asked and schedule:
+    if interval_option and schedule:
         why, do = "the policy has a schedule", "leave one of them out"
         raise InputError(Problem("command line", "--descheduling-interval", args.descheduling_interval, why, do))
     gap = schedule.longest_gap(RealClock().wall()) if schedule else 0.0
-    interval = asked or policy.interval_seconds or gap
+    interval = interval_option or policy.interval_seconds or gap
     _check(args, interval)
     levels = _start_log(args)
     wakeable = Wakeable()
     wakeable.listen()
     pictures = PictureSource(
-        args, kubeconfig=reader.kubeconfig(policy.document), again=bool(interval), watch=args.watch == "auto"
+        args, kubeconfig=reader.kubeconfig(policy.document), repeated=bool(interval), watch=args.watch == "auto"
     )
     for notice in policy.notices:
         LOG.warning("%s", Fields(event="policy", result="note", text=str(notice)))
@@ -154,8 +154,8 @@ def _elected(
     """
     written = policy.leader_election
     evicts = args.dry_run == "false" and not policy.dry_run
-    asked = args.leader_elect or (written and written.leader_elect and evicts and interval)
-    if pictures.api is None or not asked:
+    takes_part = args.leader_elect or (written and written.leader_elect and evicts and interval)
+    if pictures.api is None or not takes_part:
         yield lambda: True
         return
     settings, clock, ending = _settings(args, written), RealClock(), False
@@ -278,8 +278,8 @@ def _served(
     from descheduler.serve.metrics import Metrics
 
     metrics = Metrics()
-    shown = metrics.registry if args.disable_metrics == "false" else None
-    endpoints = Endpoints(shown, interval_seconds=interval, monotonic=RealClock().monotonic, levels=levels)
+    registry = metrics.registry if args.disable_metrics == "false" else None
+    endpoints = Endpoints(registry, interval_seconds=interval, monotonic=RealClock().monotonic, levels=levels)
 
     def tell(result: CycleResult) -> None:
         metrics.observe(result)

@@ -60,11 +60,11 @@ class PictureSource:
     """`loop.Source` for the command line: the files are read, or the cluster is asked, again each time."""
 
     def __init__(
-        self, args: argparse.Namespace, *, kubeconfig: str = "", again: bool = False, watch: bool = False
+        self, args: argparse.Namespace, *, kubeconfig: str = "", repeated: bool = False, watch: bool = False
     ) -> None:
         """ConfigError when there is no way to the cluster; it is not asked yet. `kubeconfig` is the policy's, for when
-        no option names one. `again`: for more than one cycle, so what has not changed on the cluster since the last one
-        is not read again; with `watch` it is not even listed."""
+        no option names one. `repeated`: for more than one cycle, so what has not changed on the cluster since the
+        last one is not read again; with `watch` it is not even listed."""
         if "" in (args.snapshot or ()):
             do = "name files or folders of manifests, or - for standard input"
             raise InputError(Problem("command line", "--snapshot", "", "this names nothing", do))
@@ -72,7 +72,7 @@ class PictureSource:
         self.api: Api | None = None if args.snapshot else _connect(args, kubeconfig)
         """The cluster; None when there are only files."""
         self._gatherer: Gatherer | None = None
-        self._again, self._watch = again, again and watch
+        self._repeated, self._watch = repeated, repeated and watch
         self._watches: Watches | None = None
         self._read: Objects | None = None
         self._pictures: Pictures | None = None
@@ -83,7 +83,7 @@ class PictureSource:
         from descheduler.snapshot import assemble
 
         objects = self._objects()
-        if self._pictures is None or not self._again:
+        if self._pictures is None or not self._repeated:
             self._pictures = assemble.Pictures()
         view = self._pictures.view(objects, *self._time())
         if not gather.wanted(setup):
@@ -112,7 +112,7 @@ class PictureSource:
             return files.read(self._paths)
         from descheduler.snapshot import cluster
 
-        if not self._again:
+        if not self._repeated:
             return cluster.read(self.api)
         if self._watch and self._watches is None:
             from descheduler.snapshot.cluster import Watches
@@ -138,9 +138,9 @@ def make(args: argparse.Namespace, explained: str = "") -> EvictionPlan:
     from descheduler.cycle import planner
     from descheduler.policy import reader
 
-    found: list[Problem] = []
-    document = reader.load(args.policy, found) if args.policy else reader.default()
-    notices(found)
+    problems: list[Problem] = []
+    document = reader.load(args.policy, problems) if args.policy else reader.default()
+    notices(problems)
     setup = reader.setup(document)
     with no_collection():
         with commandline.progress("reading the files" if args.snapshot else "reading the cluster"):
@@ -161,9 +161,9 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def notices(found: Iterable[Problem]) -> None:
+def notices(problems: Iterable[Problem]) -> None:
     """Tell what is no mistake in a policy, but worth checking."""
-    for notice in found:
+    for notice in problems:
         print(printable.lines(f"descheduler: note: {notice}"), file=sys.stderr)
 
 

@@ -37,23 +37,23 @@ def prepare(plan: EvictionPlan) -> tuple[Attempt, ...]:
 def request(outcome: Outcome, plan: EvictionPlan) -> dict[str, Any]:
     """The request for one pod: a PodMigrationJob where its profile has them, an EvictionRequest where it is asked
     first, else an Eviction."""
-    args, found = plan.migration.get(outcome.profile), outcome.main
+    args, finding = plan.migration.get(outcome.profile), outcome.main
     if args is None and plan.eviction_requests.mode == "on" and outcome.pod.asks_first:
         return eviction_requests.request(outcome.pod)
     if args is None:
         return eviction(outcome, plan.grace_period_seconds)
     creator = objects.creator(outcome.profile)
-    return objects.job(outcome.pod, reason=found.reason, trigger=found.plugin, creator=creator, args=args)
+    return objects.job(outcome.pod, reason=finding.reason, trigger=finding.plugin, creator=creator, args=args)
 
 
 def eviction(outcome: Outcome, grace_period_seconds: int | None) -> dict[str, Any]:
     """The policy/v1 Eviction of one pod. The uid is a precondition: a pod that was created again since is left
     alone."""
-    meta, found = outcome.pod.object.metadata, outcome.main
+    meta, finding = outcome.pod.object.metadata, outcome.main
     options: dict[str, Any] = {"preconditions": {"uid": meta.uid}} if meta.uid else {}
     if grace_period_seconds is not None:
         options["gracePeriodSeconds"] = grace_period_seconds
-    reason = f"triggered by {outcome.profile}/{found.plugin}: {found.reason}"
+    reason = f"triggered by {outcome.profile}/{finding.plugin}: {finding.reason}"
     notes = {"reason": reason, "requested-by": REQUESTED_BY}
     return evictions.eviction(meta.namespace, meta.name, options, notes)
 
@@ -126,8 +126,8 @@ class _Evictor(msgspec.Struct, frozen=True):
             if error.status == HTTPStatus.TOO_MANY_REQUESTS:
                 background = TRIGGERED in error.message and REQUEST_ONLY in outcome.pod.pod.annotations
                 result = "InBackground" if background else "Blocked"
-            again = error.retry_after_seconds or 0.0 if result in ("Blocked", "Failed") else 0.0
-            return msgspec.structs.replace(tried, result=result, text=error.message), again
+            retry_seconds = error.retry_after_seconds or 0.0 if result in ("Blocked", "Failed") else 0.0
+            return msgspec.structs.replace(tried, result=result, text=error.message), retry_seconds
         except ApiUnreachable as error:
             # Whether the server has heard it is unknown. The uid makes asking again in the next cycle harmless.
             return msgspec.structs.replace(tried, result="Failed", text=str(error)), 0.0

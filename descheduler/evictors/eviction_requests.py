@@ -116,10 +116,10 @@ def _standing(
 ) -> Request:
     target = one.spec.target.pod or _Reference()
     since = times.parse_or_none(one.metadata.creation_timestamp) or now
-    asked = Request(one.metadata.namespace, target.name, one.uid, pod.node if pod else "", since, state="asked")
+    request = Request(one.metadata.namespace, target.name, one.uid, pod.node if pod else "", since, state="asked")
     if pod is None or pod.pod.phase in ("Succeeded", "Failed"):
         text = f"the pod has {pod.pod.phase.lower()}" if pod else "the pod is gone"
-        return msgspec.structs.replace(asked, state="gone", text=text)
+        return msgspec.structs.replace(request, state="gone", text=text)
     text = f"asked at {times.show(since)}; {_progress(eviction)}"
     failed = next((c for c in one.status.conditions or () if c.type == "Failed" and c.status == "True"), None)
     if failed:
@@ -127,8 +127,10 @@ def _standing(
     elif now - since > duration.seconds(settings.patience):
         text = f"{text}; it was to go within {settings.patience}"
     elif one.spec.intent == "Eviction":
-        return msgspec.structs.replace(asked, text=text)
-    return msgspec.structs.replace(asked, state="refused" if one.spec.intent == "Eviction" else "withdrawn", text=text)
+        return msgspec.structs.replace(request, text=text)
+    return msgspec.structs.replace(
+        request, state="refused" if one.spec.intent == "Eviction" else "withdrawn", text=text
+    )
 
 
 def _progress(eviction: _Status | None) -> str:
@@ -136,10 +138,10 @@ def _progress(eviction: _Status | None) -> str:
     if eviction is None:
         return "nobody has taken it up"
     active = [one.name for one in eviction.target_responders or () if one.state == "Active"]
-    said = {one.name: one for one in eviction.responders or ()}
+    answers = {one.name: one for one in eviction.responders or ()}
     if not active:
         return "no responder is active"
-    answer = said.get(active[0], _Responder())
+    answer = answers.get(active[0], _Responder())
     end = f", expected to end at {answer.expected_completion_time}" if answer.expected_completion_time else ""
     return f"{active[0]} answers: {answer.message or 'nothing yet'}{end}"
 

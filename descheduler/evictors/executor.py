@@ -54,11 +54,11 @@ def waiting(wait: Callable[[float], bool], leads: Callable[[], bool]) -> Callabl
     """Waits that a lost lease ends too, within a second."""
 
     def pass_time(seconds: float) -> bool:
-        left = seconds
-        while left > 0:
-            if not leads() or wait(min(1.0, left)):
+        remaining = seconds
+        while remaining > 0:
+            if not leads() or wait(min(1.0, remaining)):
                 return True
-            left -= 1.0
+            remaining -= 1.0
         return False
 
     return pass_time
@@ -110,17 +110,17 @@ class PlanExecutor:
         closed = marks.close(plan, self._api, self._tell)
         with self._lock:
             self._follow(plan.migration)
-            found = {attempt.uid: attempt for attempt in self._asked(plan)}
+            by_uid = {attempt.uid: attempt for attempt in self._job_attempts(plan)}
         self._woken.set()
         eviction_requests.withdraw(plan, self._requests, self._api, self._tell)
         direct = [outcome for outcome in plan.evict if outcome.profile not in plan.migration]
-        found |= {outcome.pod.uid: attempt for outcome in direct if (attempt := self._request(outcome, plan))}
-        at_once = tuple(outcome for outcome in direct if outcome.pod.uid not in found)
-        asked = eviction_api.evict(
+        by_uid |= {outcome.pod.uid: attempt for outcome in direct if (attempt := self._request(outcome, plan))}
+        at_once = tuple(outcome for outcome in direct if outcome.pod.uid not in by_uid)
+        evictions = eviction_api.evict(
             msgspec.structs.replace(plan, evict=at_once), self._api, self._wait, stopped=self._stopping
         )
-        found |= {attempt.uid: attempt for attempt in asked}
-        attempts = tuple(found[outcome.pod.uid] for outcome in plan.evict if outcome.pod.uid in found)
+        by_uid |= {attempt.uid: attempt for attempt in evictions}
+        attempts = tuple(by_uid[outcome.pod.uid] for outcome in plan.evict if outcome.pod.uid in by_uid)
         marks.settle(closed, plan, attempts, self._api, self._tell)
         marks.write_costs(plan, self._api, self._tell, stopped=self._stopping)
         return attempts
@@ -140,7 +140,7 @@ class PlanExecutor:
             for number, (name, args) in enumerate(rules.items())
         }
 
-    def _asked(self, plan: EvictionPlan) -> Iterator[Attempt]:
+    def _job_attempts(self, plan: EvictionPlan) -> Iterator[Attempt]:
         for name, controller in self._controllers.items():
             outcomes = [outcome for outcome in plan.evict if outcome.profile == name]
             try:

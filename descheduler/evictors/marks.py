@@ -34,15 +34,15 @@ def close(plan: EvictionPlan, api: Api, tell: Tell) -> tuple[str, ...]:
     """Cordon the nodes that the plan empties; those that others have cordoned are theirs. What an earlier cycle left
     closed is taken over, or opened again. What goes wrong is reported."""
     emptied = {outcome.pod.node for outcome in plan.evict}
-    wanted = [name for name in plan.cordon if name in emptied]
-    left = [
+    targets = [name for name in plan.cordon if name in emptied]
+    unfinished = [
         name for name, node in plan.view.nodes.items() if (node.object.metadata.annotations or {}).get(MARK) == ASKED
     ]
-    for name in left:
-        if name not in wanted:
+    for name in unfinished:
+        if name not in targets:
             _open(api, name, tell, "it was cordoned in a cycle that did not end, and this one does not empty it")
     shut = {name for name, node in plan.view.nodes.items() if node.object.spec.unschedulable}
-    return tuple(name for name in wanted if (name in left if name in shut else _cordon(api, name, tell)))
+    return tuple(name for name in targets if (name in unfinished if name in shut else _cordon(api, name, tell)))
 
 
 def settle(closed: Iterable[str], plan: EvictionPlan, attempts: Iterable[Attempt], api: Api, tell: Tell) -> None:
@@ -91,16 +91,16 @@ _MOST_FAILURES = 20
 
 def write_costs(plan: EvictionPlan, api: Api, tell: Tell, *, stopped: Callable[[], bool] = lambda: False) -> None:
     """Write the costs that differ, and remove ours from pods that have none any more. Ends early when `stopped`."""
-    wanted = {cost.pod: str(cost.cost) for cost in plan.deletion_costs}
-    changes = [(pod, wanted.get(pod.uid)) for pod in plan.view.pods() if _differs(pod, wanted.get(pod.uid))]
+    costs = {cost.pod: str(cost.cost) for cost in plan.deletion_costs}
+    changes = [(pod, costs.get(pod.uid)) for pod in plan.view.pods() if _differs(pod, costs.get(pod.uid))]
     failures = 0
     for pod, cost in changes:
         if stopped():
             return
         failures += not _patch(api, pod, cost, tell)
         if failures == _MOST_FAILURES:
-            left = len(changes) - failures
-            tell(Progress("", "", "Failed", f"deletion costs: {left} more pods wait for the next cycle"))
+            remaining = len(changes) - failures
+            tell(Progress("", "", "Failed", f"deletion costs: {remaining} more pods wait for the next cycle"))
             return
 
 

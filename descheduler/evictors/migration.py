@@ -24,7 +24,7 @@ from descheduler.framework import PodView, Refusal, View
 from descheduler.migration import filters, objects, reconcile
 from descheduler.migration.filters import Rate, Traffic, Waiting
 from descheduler.migration.objects import MigrationJob, Reservation
-from descheduler.migration.reconcile import Seen, Step
+from descheduler.migration.reconcile import ClusterState, Step
 from descheduler.plan import Attempt, Outcome
 from koordlite.kube.client import backoff
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
@@ -118,20 +118,20 @@ class Round:
         """Everything that can be done now."""
         self._jobs = {job.name: job for job in jobs}
         events = [*self._safely(self._swept(), "")]
-        held = self._cluster.reservations()
+        reservations = self._cluster.reservations()
         self._exchanged = reconcile.exchanged(
-            self._jobs.values(), held, lambda job: not reconcile.same_pod(job, self._cluster.pod(job.pod))
+            self._jobs.values(), reservations, lambda job: not reconcile.same_pod(job, self._cluster.pod(job.pod))
         )
         for job in list(self._jobs.values()):
-            events += self._safely(self._released(job, held), job.name)
+            events += self._safely(self._released(job, reservations), job.name)
         events += self._safely(self._arbitrated(), "")
         for job in list(self._jobs.values()):
             if job.finished or (job.pending and not job.passed and self._args.arbitration_args.enabled):
                 continue
             if job.name in self._exchanged or not self._pace.resting(job, self._now):
-                events += self._safely(self._advanced(job, held), job.name)
+                events += self._safely(self._advanced(job, reservations), job.name)
         waiting = {job.metadata.uid for job in self._jobs.values() if not job.finished}
-        self._pace.rests = {uid: rest for uid, rest in self._pace.rests.items() if uid in waiting}
+        self._pace.rests = {uid: pause for uid, pause in self._pace.rests.items() if uid in waiting}
         return events
 
     def _safely(self, work: Iterator[Progress], job: str) -> Iterator[Progress]:
@@ -155,14 +155,14 @@ class Round:
         del self._jobs[job.name]
         yield Progress(job.name, job.pod.key, "Removed", "its time to be kept is over")
 
-    def _released(self, job: MigrationJob, held: Mapping[str, Reservation]) -> Iterator[Progress]:
+    def _released(self, job: MigrationJob, reservations: Mapping[str, Reservation]) -> Iterator[Progress]:
         """A job that failed keeps no place, and one that ended by another's place does not keep that of its own."""
         if not job.finished or not job.reservation:
             return
         own = {job.reservation} if job.status.phase == objects.FAILED else set()
         names = ({job.first_reservation} - {job.reservation}) | own
         for name in sorted(names - self._counted_on()):
-            place = held.get(name)
+            place = reservations.get(name)
             if place is not None and place.bound is None:
                 self._cluster.delete_reservation(name)
                 yield Progress(job.name, job.pod.key, "ReservationReleased", f"{name} is not needed any more")
@@ -195,14 +195,14 @@ class Round:
             by_namespace.setdefault(job.pod.namespace, {})[job.pod.name] = job
         for namespace, named in by_namespace.items():
             refs = [job.pod for job in named.values()]
-            for found in self._cluster.pods(namespace, refs):
-                if reconcile.same_pod(named[found.metadata.name], found):
-                    yield objects.pod_view(found)
+            for pod in self._cluster.pods(namespace, refs):
+                if reconcile.same_pod(named[pod.metadata.name], pod):
+                    yield objects.pod_view(pod)
 
     def _ruled(self, entry: Waiting) -> Iterator[Progress]:
         job, pod = entry.job, entry.pod
         if reconcile.timed_out(job, self._now):
-            yield from self._write(job, reconcile.step(job, Seen(now=self._now)).job)
+            yield from self._write(job, reconcile.step(job, ClusterState(now=self._now)).job)
             return
         if pod is not None:
             refusals = self._guards.refusals(pod)
@@ -220,46 +220,46 @@ class Round:
         self._traffic.add(job, pod)
         yield Progress(job.name, job.pod.key, "PassedArbitration", "its turn has come")
 
-    def _advanced(self, job: MigrationJob, held: Mapping[str, Reservation]) -> Iterator[Progress]:
+    def _advanced(self, job: MigrationJob, reservations: Mapping[str, Reservation]) -> Iterator[Progress]:
         """One step with a job."""
         before = job
         if job.name in self._exchanged:
             job = objects.with_reservation(job, self._exchanged[job.name])
             yield Progress(job.name, job.pod.key, "ReservationExchanged", f"it counts on {job.reservation} now")
-        seen = self._seen(job, held)
-        step = reconcile.step(job, seen)
+        state = self._state(job, reservations)
+        step = reconcile.step(job, state)
         if step.create is not None:
             self._cluster.create_reservation(step.create)
         yield from self._write(before, step.job)
         # Its pod and its place are looked at every few seconds, also where its turn is minutes away.
         self._pace.rest(self._jobs[job.name], min(step.again_seconds, reconcile.AGAIN_SECONDS), self._now)
         if step.evict:
-            yield from self._evicted(step, seen)
+            yield from self._evicted(step, state)
         if step.remove and step.remove not in self._counted_on():
             self._cluster.delete_reservation(step.remove)
 
-    def _seen(self, job: MigrationJob, held: Mapping[str, Reservation]) -> Seen:
+    def _state(self, job: MigrationJob, reservations: Mapping[str, Reservation]) -> ClusterState:
         pod = self._cluster.pod(job.pod)
         reserving = not job.reservation and (job.spec.mode or self._args.default_job_mode) != "EvictDirectly"
         # Of a pod that waits it is read after the pod: from an older one it would seem to have its node without it.
-        place = held.get(job.reservation) if not job.room_on else None
+        place = reservations.get(job.reservation) if not job.room_on else None
         if place is None and job.reservation:
             place = self._cluster.reservation(job.reservation)
         bound = place.bound if place is not None else None
-        return Seen(
+        return ClusterState(
             now=self._now,
             pod=pod,
             pod_raw=self._cluster.whole_pod(job.pod) if reserving and pod is not None else None,
             reservation=place,
             bound_pod=self._cluster.pod(bound) if bound is not None else None,
-            others=self._others_of_waiting(job) if job.room_on else self._others(job, held),
+            others=self._standing_of_makers(job) if job.room_on else self._standing_of_others(job, reservations),
             limited=self._limited(job, pod),
             turn_seconds=self._pace.turn_seconds(job, self._now),
             default_mode=self._args.default_job_mode or "ReservationFirst",
             drop_claims=self._drop_claims,
         )
 
-    def _others_of_waiting(self, job: MigrationJob) -> Literal["", "lost"]:
+    def _standing_of_makers(self, job: MigrationJob) -> Literal["", "lost"]:
         """Tell whether all that are to make room for the job's pod still may: each has a job, and none has failed
         before its pod went."""
         makers = {
@@ -270,7 +270,9 @@ class Round:
         }
         return "" if job.held_first <= makers else "lost"
 
-    def _others(self, job: MigrationJob, reservations: Mapping[str, Reservation]) -> Literal["", "wait", "lost"]:
+    def _standing_of_others(
+        self, job: MigrationJob, reservations: Mapping[str, Reservation]
+    ) -> Literal["", "wait", "lost"]:
         """Standing of the pods that must have a place before the job's goes, the one that waits for its room among
         them. A job that evicts directly needs none."""
         if job.waiting:
@@ -281,7 +283,7 @@ class Round:
                 return "lost"
             place = reservations.get(of_waiting.reservation)
             # A place that it has by now needs no room any more, and room that others do not make is none.
-            if self._others_of_waiting(of_waiting) or (place is not None and place.scheduled):
+            if self._standing_of_makers(of_waiting) or (place is not None and place.scheduled):
                 return "lost"
             if place is None or not place.keeps_room:
                 return "wait"
@@ -313,9 +315,9 @@ class Round:
         status = after.status
         yield Progress(after.name, after.pod.key, status.reason or status.status or status.phase, status.message)
 
-    def _evicted(self, step: Step, seen: Seen) -> Iterator[Progress]:
+    def _evicted(self, step: Step, state: ClusterState) -> Iterator[Progress]:
         """Ask for the eviction. What the server refuses is noted on the job; without an answer nobody knows."""
-        job, pod = self._jobs[step.job.name], seen.pod
+        job, pod = self._jobs[step.job.name], state.pod
         assert pod is not None, "a step that evicts has seen the pod"
         self._pace.take(self._now)
         try:
@@ -325,8 +327,10 @@ class Round:
                 "Delete": lambda: self._cluster.delete_pod(job.pod, options),
                 "SoftEviction": lambda: self._ask_softly(job, pod),
             }
-            wanted = (labels.get(keys.EVICT_POLICY) for meta in (pod.metadata, job.metadata) if (labels := meta.labels))
-            policy = next((word for word in wanted if word), self._args.eviction_policy)
+            policies = (
+                labels.get(keys.EVICT_POLICY) for meta in (pod.metadata, job.metadata) if (labels := meta.labels)
+            )
+            policy = next((word for word in policies if word), self._args.eviction_policy)
             way.get(policy, way[self._args.eviction_policy])()
         except ApiError as error:
             if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT) or error.other_uid:
@@ -374,12 +378,12 @@ class Migrations:
     def ask(self, outcomes: Iterable[Outcome], view: View, now: float) -> tuple[Attempt, ...]:
         """Make a job for each pod of the plan that may have one. ApiError and ApiUnreachable when the jobs that there
         are cannot be read; what goes wrong with a single job is in its attempt."""
-        asked = list(outcomes)
-        if not asked:
+        leaving = list(outcomes)
+        if not leaving:
             return ()
         jobs = self._cluster.jobs()
         desk = _Desk(self, self._cluster, Finder(self._api), jobs, view, now)
-        return tuple(desk.attempts(asked))
+        return tuple(desk.attempts(leaving))
 
     def work(self, now: float) -> list[Progress]:
         """One round: let waiting jobs through, take a step with those under way, remove what has outlived its use.
@@ -406,13 +410,13 @@ class _Desk(msgspec.Struct):
     """The job that holds the place of a pod that waits, by uids of the pods that make room."""
 
     def attempts(self, outcomes: list[Outcome]) -> Iterator[Attempt]:
-        known = {pod.uid: pod for pod in self.view.pods()}
-        traffic = Traffic.of(self.jobs, (known[job.pod.uid] for job in self.jobs if job.pod.uid in known))
+        pods = {pod.uid: pod for pod in self.view.pods()}
+        traffic = Traffic.of(self.jobs, (pods[job.pod.uid] for job in self.jobs if job.pod.uid in pods))
         deferred: dict[tuple[str, ...], str] = {}
         for outcome in outcomes:
             if outcome.together and outcome.together not in deferred:
                 several = [one for one in outcomes if one.together == outcome.together]
-                scratch = Traffic.of(self.jobs, (known[job.pod.uid] for job in self.jobs if job.pod.uid in known))
+                scratch = Traffic.of(self.jobs, (pods[job.pod.uid] for job in self.jobs if job.pod.uid in pods))
                 deferred[outcome.together] = self._deferred(several, scratch) or self._keep_room(outcome, scratch)
             if deferred.get(outcome.together):
                 text = deferred[outcome.together]
@@ -445,16 +449,16 @@ class _Desk(msgspec.Struct):
         if exists := filters.job_exists(pod, traffic):
             return f"MigrationJobExists: {pod.key}, which waits for room: {exists}"
         name = self.rooms[outcome.together] = str(uuid.uuid4())
-        made = objects.place_of_waiting(
+        job = objects.place_of_waiting(
             pod, node, outcome.together, creator=self.of.creator, args=self.of.args, name=name
         )
         if self.of.args.dry_run:
             return ""
         try:
-            self.cluster.create_job(made)
+            self.cluster.create_job(job)
         except (ApiError, ApiUnreachable) as error:
             return f"the place of {pod.key} on {node} cannot be held: {error}"
-        self.jobs.append(msgspec.convert(made, MigrationJob))
+        self.jobs.append(msgspec.convert(job, MigrationJob))
         return ""
 
     def _job(self, outcome: Outcome) -> dict[str, Any]:

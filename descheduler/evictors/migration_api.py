@@ -76,8 +76,7 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
     def reservations(self) -> dict[str, Reservation]:
         """Reservations that were made for jobs, by name."""
         items = self.api.collect(objects.RESERVATIONS, [("labelSelector", f"{CREATED_BY_LABEL}={CREATOR}")]).items
-        found = [_read(item, Reservation) for item in items]
-        return {one.metadata.name: one for one in found}
+        return {one.metadata.name: one for one in (_read(item, Reservation) for item in items)}
 
     def reservation(self, name: str) -> Reservation | None:
         """One reservation; None when it is not there."""
@@ -93,8 +92,7 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
             return [pod for ref in refs if (pod := self.pod(ref)) is not None]
         items = self.api.collect(f"/api/v1/namespaces/{namespace}/pods").items
         names = {ref.name for ref in refs}
-        found = (_read(item, wire.PodObject) for item in items)
-        return [pod for pod in found if pod.metadata.name in names]
+        return [pod for pod in (_read(item, wire.PodObject) for item in items) if pod.metadata.name in names]
 
     def whole_pod(self, ref: ObjectReference) -> dict[str, Any] | None:
         """The same with all its fields."""
@@ -103,8 +101,7 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
     def priority_classes(self) -> dict[str, int]:
         """Priority by the name of its class."""
         items = self.api.collect("/apis/scheduling.k8s.io/v1/priorityclasses").items
-        found = [_read(item, wire.PriorityClassObject) for item in items]
-        return {one.metadata.name: one.value for one in found}
+        return {one.metadata.name: one.value for one in (_read(item, wire.PriorityClassObject) for item in items)}
 
     def create_job(self, job: Mapping[str, Any]) -> None:
         """Make a job."""
@@ -196,9 +193,9 @@ def _pod(ref: ObjectReference) -> str:
     return f"/api/v1/namespaces/{ref.namespace}/pods/{ref.name}"
 
 
-def _options(ref: ObjectReference, given: Mapping[str, Any]) -> dict[str, Any]:
+def _options(ref: ObjectReference, options: Mapping[str, Any]) -> dict[str, Any]:
     """Delete options with the uid as a precondition: a new pod of the name is never the victim."""
-    return {**given, "preconditions": {**(given.get("preconditions") or {}), "uid": ref.uid}}
+    return {**options, "preconditions": {**(options.get("preconditions") or {}), "uid": ref.uid}}
 
 
 Find = Callable[[PodView], Workload | None]
@@ -242,16 +239,16 @@ class Finder(msgspec.Struct):
         return self.known[owner.uid]
 
     def _find(self, namespace: str, owner: wire.OwnerReference) -> Workload | None:
-        found = self._controller(namespace, owner)
-        above = _above(found) if found is not None else None
+        controller = self._controller(namespace, owner)
+        above = _above(controller) if controller is not None else None
         if above is not None:
-            found = self._controller(namespace, above)
-        if found is None or found.spec.replicas is None:
+            controller = self._controller(namespace, above)
+        if controller is None or controller.spec.replicas is None:
             return None
-        uids = {found.metadata.uid}
+        uids = {controller.metadata.uid}
         if above is not None:
-            uids = {one.uid for one in self._sets(namespace, found)}
-        return Workload(found.spec.replicas, self._pods(namespace, found, uids))
+            uids = {one.uid for one in self._sets(namespace, controller)}
+        return Workload(controller.spec.replicas, self._pods(namespace, controller, uids))
 
     def _controller(self, namespace: str, owner: wire.OwnerReference) -> _Controller | None:
         """The owner itself; None when another one has its name by now, or it is gone."""
@@ -259,8 +256,8 @@ class Finder(msgspec.Struct):
         if not plural:
             return None
         path = f"{_root(owner.api_version)}/namespaces/{namespace}/{plural}/{owner.name}"
-        found = _get(self.api, path, _Controller)
-        return found if found is not None and found.metadata.uid == owner.uid else None
+        controller = _get(self.api, path, _Controller)
+        return controller if controller is not None and controller.metadata.uid == owner.uid else None
 
     def _plural(self, api_version: str, kind: str) -> str:
         """Name of the kind in paths; empty when the server does not serve it."""
@@ -274,23 +271,23 @@ class Finder(msgspec.Struct):
     def _sets(self, namespace: str, deployment: _Controller) -> list[wire.ObjectMeta]:
         """ReplicaSets of a Deployment."""
         items = self.api.collect(f"/apis/apps/v1/namespaces/{namespace}/replicasets", _query(deployment)).items
-        found = [msgspec.json.decode(item, type=_Controller).metadata for item in items]
+        sets = [msgspec.json.decode(item, type=_Controller).metadata for item in items]
         uid = deployment.metadata.uid
-        return [meta for meta in found if any(o.controller and o.uid == uid for o in meta.owner_references or ())]
+        return [meta for meta in sets if any(o.controller and o.uid == uid for o in meta.owner_references or ())]
 
     def _pods(self, namespace: str, controller: _Controller, uids: set[str]) -> tuple[PodView, ...]:
         items = self.api.collect(f"/api/v1/namespaces/{namespace}/pods", _query(controller)).items
-        found = (objects.pod_view(msgspec.json.decode(item, type=wire.PodObject)) for item in items)
-        return tuple(pod for pod in found if objects.controller_uid(pod) in uids)
+        pods = (objects.pod_view(msgspec.json.decode(item, type=wire.PodObject)) for item in items)
+        return tuple(pod for pod in pods if objects.controller_uid(pod) in uids)
 
 
 def _root(api_version: str) -> str:
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
-def _above(found: _Controller) -> wire.OwnerReference | None:
+def _above(controller: _Controller) -> wire.OwnerReference | None:
     """The Deployment of a ReplicaSet."""
-    owners = found.metadata.owner_references or ()
+    owners = controller.metadata.owner_references or ()
     return next((owner for owner in owners if owner.controller and owner.kind == "Deployment"), None)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from descheduler.history.past_evictions import Intent, Kept, Past
+from descheduler.history.past_evictions import Intent, Past, StoredMemory
 from koordlite.kube.client.answers import ApiError
 from koordlite.model.errors import InputError, Problem
 
@@ -38,47 +38,51 @@ class _ConfigMap(msgspec.Struct, frozen=True):
     data: dict[str, str] | None = None
 
 
-def encode(kept: Kept) -> str:
+def encode(memory: StoredMemory) -> str:
     """The text that is kept; the same values give the same text.
 
     Of more than a ConfigMap holds, what matters least is left out: older moves of an owner, then counts of sightings,
     which only have to be made again, then owners that were not seen for longest.
     """
-    return next((text for fewer in _shortened(kept) if len(text := _text(fewer)) <= MOST_BYTES), _text(Kept()))
+    return next(
+        (text for fewer in _shortened(memory) if len(text := _text(fewer)) <= MOST_BYTES), _text(StoredMemory())
+    )
 
 
-def _shortened(kept: Kept) -> Iterator[Kept]:
-    yield kept
+def _shortened(memory: StoredMemory) -> Iterator[StoredMemory]:
+    yield memory
     for most in (3, 1):
-        history = {owner: msgspec.structs.replace(one, moves=one.moves[-most:]) for owner, one in kept.history.items()}
-        yield Kept(history, kept.sightings, kept.pending)
+        history = {
+            owner: msgspec.structs.replace(one, moves=one.moves[-most:]) for owner, one in memory.history.items()
+        }
+        yield StoredMemory(history, memory.sightings, memory.pending)
     owners = sorted(history, key=lambda owner: (-history[owner].seen, owner))
     while owners:
-        yield Kept({owner: history[owner] for owner in sorted(owners)}, {}, kept.pending)
+        yield StoredMemory({owner: history[owner] for owner in sorted(owners)}, {}, memory.pending)
         owners = owners[: len(owners) // 2]
 
 
-def _text(kept: Kept) -> str:
-    seen: dict[str, dict[str, int]] = {}
-    for (uid, reason), count in kept.sightings.items():
-        seen.setdefault(uid, {})[reason] = count
+def _text(memory: StoredMemory) -> str:
+    sightings: dict[str, dict[str, int]] = {}
+    for (uid, reason), count in memory.sightings.items():
+        sightings.setdefault(uid, {})[reason] = count
     return msgspec.json.encode(
-        _Document(VERSION, dict(kept.history), seen, kept.pending), order="deterministic"
+        _Document(VERSION, dict(memory.history), sightings, memory.pending), order="deterministic"
     ).decode()
 
 
-def decode(text: str, where: str) -> Kept:
+def decode(text: str, where: str) -> StoredMemory:
     """Read what `encode` wrote; InputError when it is something else."""
     do = "delete the ConfigMap: the history starts again; until then no pod counts as having come back"
     try:
-        found = msgspec.json.decode(text, type=_Document)
+        document = msgspec.json.decode(text, type=_Document)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(Problem(where, f"data[{KEY}]", text[:200], str(error), do)) from error
-    if found.version != VERSION:
-        why = f"version {found.version} is not the one that is understood, {VERSION}"
-        raise InputError(Problem(where, f"data[{KEY}].version", str(found.version), why, do))
-    sightings = {(uid, reason): count for uid, counts in found.seen.items() for reason, count in counts.items()}
-    return Kept(found.owners, sightings, found.pending)
+    if document.version != VERSION:
+        why = f"version {document.version} is not the one that is understood, {VERSION}"
+        raise InputError(Problem(where, f"data[{KEY}].version", str(document.version), why, do))
+    sightings = {(uid, reason): count for uid, counts in document.seen.items() for reason, count in counts.items()}
+    return StoredMemory(document.owners, sightings, document.pending)
 
 
 class ConfigMapStore:
@@ -89,7 +93,7 @@ class ConfigMapStore:
         self._path = f"/api/v1/namespaces/{namespace}/configmaps/{NAME}"
         self._written = ""
 
-    def load(self) -> Kept:
+    def load(self) -> StoredMemory:
         """Read the memory from the cluster; empty when nothing was ever kept.
 
         InputError when what is there cannot be read, ApiError or ApiUnreachable when it cannot be fetched: to go on
@@ -101,14 +105,14 @@ class ConfigMapStore:
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
-        kept = decode(data[KEY], f"configmap/{self._namespace}/{NAME}") if KEY in data else Kept()
-        self._written = encode(kept)
-        return kept
+        memory = decode(data[KEY], f"configmap/{self._namespace}/{NAME}") if KEY in data else StoredMemory()
+        self._written = encode(memory)
+        return memory
 
-    def save(self, kept: Kept) -> None:
+    def save(self, memory: StoredMemory) -> None:
         """Keep it, unless the same stands there already. The leader alone writes, so the last one wins; ApiError or
         ApiUnreachable when it was not kept."""
-        text = encode(kept)
+        text = encode(memory)
         if text == self._written:
             return
         try:

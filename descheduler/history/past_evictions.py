@@ -206,21 +206,21 @@ def _refusal(pod: PodView, plugin: str, past: Past, rules: Loops, now: float) ->
         quiet = duration.brief(duration.seconds(rules.forget_after))
         text = f"{pod.owner} was {times_moved} for {plugin} within {span} and came back; it is left alone until nothing"
         return Refusal("MovedAndCameBack", f"{text} was found with it for {quiet}")
-    left = duration.seconds(rules.back_off) * 2 ** (came_back - 1) - (now - last)
-    if left <= 0:
+    remaining = duration.seconds(rules.back_off) * 2 ** (came_back - 1) - (now - last)
+    if remaining <= 0:
         return None
     text = f"a pod of {pod.owner} was moved {duration.brief(now - last)} ago for {plugin} and came back; next try in"
-    return Refusal("BackOff", f"{text} {duration.brief(left)}")
+    return Refusal("BackOff", f"{text} {duration.brief(remaining)}")
 
 
 def outstanding(history: History, waiting: Iterable[PodView], now: float) -> Iterator[tuple[PodView, Move]]:
     """Pods that wait for a node and follow a recent eviction of ours, with that move: its place is still taken."""
-    left = {
+    by_owner = {
         owner: [move for move in past.moves if move.target and now - move.at <= OUTSTANDING_SECONDS]
         for owner, past in history.items()
     }
     for pod in waiting:
-        moves = left.get(pod.owner)
+        moves = by_owner.get(pod.owner)
         if moves and pod.pod.active and (pod.started is None or pod.started + CLOCKS_SECONDS >= moves[0].at):
             yield pod, moves.pop()
 
@@ -232,15 +232,15 @@ def after(history: History, plan: EvictionPlan, attempts: Iterable[Attempt], rul
     """
     now = times.parse(plan.view.time)
     forget = duration.seconds(rules.forget_after)
-    known = {owner: past for owner, past in history.items() if now - past.seen <= forget}
+    by_owner = {owner: past for owner, past in history.items() if now - past.seen <= forget}
     for outcome in plan.outcomes:
-        past = known.get(outcome.pod.owner)
+        past = by_owner.get(outcome.pod.owner)
         if past and any(f.severity == "hard" and f.plugin not in LOAD_DRIVEN for f in outcome.findings):
-            known[outcome.pod.owner] = msgspec.structs.replace(past, seen=now)
-    gone = {attempt.uid for attempt in attempts if attempt.goes}
-    known = _with(known, (intent for intent in _intents(history, plan) if intent.uid in gone))
-    newest = sorted(known, key=lambda owner: (-known[owner].seen, owner))[:MOST_OWNERS]
-    return {owner: known[owner] for owner in sorted(newest)}
+            by_owner[outcome.pod.owner] = msgspec.structs.replace(past, seen=now)
+    evicted = {attempt.uid for attempt in attempts if attempt.goes}
+    by_owner = _with(by_owner, (intent for intent in _intents(history, plan) if intent.uid in evicted))
+    newest = sorted(by_owner, key=lambda owner: (-by_owner[owner].seen, owner))[:MOST_OWNERS]
+    return {owner: by_owner[owner] for owner in sorted(newest)}
 
 
 def intents(history: History, plan: EvictionPlan) -> tuple[Intent, ...]:
@@ -277,13 +277,13 @@ def _intents(history: History, plan: EvictionPlan) -> Iterator[Intent]:
 
 
 def _with(history: History, carried_out: Iterable[Intent]) -> dict[str, Past]:
-    known = dict(history)
+    by_owner = dict(history)
     for one in carried_out:
-        past, now = known.get(one.owner) or Past(one.move.at), one.move.at
+        past, now = by_owner.get(one.owner) or Past(one.move.at), one.move.at
         rounds = {plugin: _counted(past.rounds.get(plugin, ()), number, now) for plugin, number in one.rounds.items()}
         moves = (*past.moves, one.move)[-MOST_MOVES:]
-        known[one.owner] = Past(max(past.seen, now), {**past.rounds, **rounds}, moves)
-    return known
+        by_owner[one.owner] = Past(max(past.seen, now), {**past.rounds, **rounds}, moves)
+    return by_owner
 
 
 def _counted(rounds: tuple[Round, ...], number: int, now: float) -> tuple[Round, ...]:
@@ -293,7 +293,7 @@ def _counted(rounds: tuple[Round, ...], number: int, now: float) -> tuple[Round,
     return (*rounds[:number], Round(one.first, now, one.count + 1), *rounds[number + 1 :])
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredMemory(msgspec.Struct, frozen=True):
     """The memory that one cycle leaves to the next, whoever runs it."""
 
     history: History = msgspec.field(default_factory=dict)
@@ -305,10 +305,10 @@ class Kept(msgspec.Struct, frozen=True):
 class Store(Protocol):
     """A place where the memory outlives the process."""
 
-    def load(self) -> Kept:
+    def load(self) -> StoredMemory:
         """Read the memory. InputError when it is damaged, other KoordliteErrors and OSError when it cannot be had."""
 
-    def save(self, kept: Kept) -> None:
+    def save(self, memory: StoredMemory) -> None:
         """Keep it; KoordliteError or OSError when that failed."""
 
 
@@ -321,8 +321,8 @@ class CycleMemory:
         """`single`: there is one cycle and no store, so findings cannot be seen again. `leads` is asked before each
         write: who has lost the lease meanwhile keeps nothing."""
         self._store, self._leads, self._single = store, leads, single and store is None
-        self._kept = Kept()
-        self._known = store is None
+        self._memory = StoredMemory()
+        self._loaded = store is None
         self._damaged = False
         self.problems: tuple[Problem, ...] = ()
         """What is wrong with the store; what is known in this process holds meanwhile."""
@@ -330,13 +330,13 @@ class CycleMemory:
     @property
     def history(self) -> History:
         """Past evictions by owner."""
-        return self._kept.history
+        return self._memory.history
 
     @property
     def sightings(self) -> Sightings | None:
         """Number of pictures in a row that will have had each finding, if this one has it too; None when this
         picture is all there is."""
-        return None if self._single else self._kept.sightings
+        return None if self._single else self._memory.sightings
 
     def begin(self, view: View, *, leads: bool) -> None:
         """Before a cycle. Who begins to lead reads what the leader before has kept. Of evictions whose cycle did not
@@ -345,54 +345,54 @@ class CycleMemory:
         Other errors than a damaged store are raised: to go on would be to forget every loop.
         """
         if self._store is None or not leads:
-            self._known = self._store is None
-        elif not self._known:
+            self._loaded = self._store is None
+        elif not self._loaded:
             self.problems, self._damaged = (), False
             try:
-                self._kept = self._store.load()
+                self._memory = self._store.load()
             except InputError as error:
                 self.problems, self._damaged = tuple(error.problems), True
-            self._known = True
-        if self._kept.pending:
-            history = resumed(self._kept.history, self._kept.pending, view)
-            self._kept = Kept(history, self._kept.sightings)
+            self._loaded = True
+        if self._memory.pending:
+            history = resumed(self._memory.history, self._memory.pending, view)
+            self._memory = StoredMemory(history, self._memory.sightings)
 
     def intend(self, plan: EvictionPlan, *, keep: bool) -> None:
         """Before the first eviction of a cycle: keep what is about to be done, should there be nobody to say what was
         done. `keep`: see `end`."""
-        pending = intents(self._kept.history, plan) if keep else ()
+        pending = intents(self._memory.history, plan) if keep else ()
         if pending:
-            self._kept = msgspec.structs.replace(self._kept, pending=pending)
-            counts = seen_again(self._kept.sightings, plan)
-            self._save(_worth_keeping(msgspec.structs.replace(self._kept, sightings=counts), plan))
+            self._memory = msgspec.structs.replace(self._memory, pending=pending)
+            counts = seen_again(self._memory.sightings, plan)
+            self._save(_worth_keeping(msgspec.structs.replace(self._memory, sightings=counts), plan))
 
     def end(self, plan: EvictionPlan, attempts: Iterable[Attempt], loops: Loops, *, keep: bool) -> None:
         """After a cycle. `keep`: evictions were real, and this process leads; a damaged store is never written over."""
-        history = after(self._kept.history, plan, attempts, loops) if keep else self._kept.history
-        self._kept = Kept(history, seen_again(self._kept.sightings, plan))
+        history = after(self._memory.history, plan, attempts, loops) if keep else self._memory.history
+        self._memory = StoredMemory(history, seen_again(self._memory.sightings, plan))
         if keep:
-            self._save(_worth_keeping(self._kept, plan))
+            self._save(_worth_keeping(self._memory, plan))
 
-    def _save(self, kept: Kept) -> None:
+    def _save(self, memory: StoredMemory) -> None:
         if self._store is None or self._damaged or not self._leads():
             return
         try:
-            self._store.save(kept)
+            self._store.save(memory)
             self.problems = ()
         except (KoordliteError, OSError) as error:
             do = "let the service account get, create and patch this ConfigMap; the history holds in this process"
             self.problems = (Problem("configmap descheduler-memory", "data", "", str(error), do),)
 
 
-def _worth_keeping(kept: Kept, plan: EvictionPlan) -> Kept:
+def _worth_keeping(memory: StoredMemory, plan: EvictionPlan) -> StoredMemory:
     """Counts that some finding still waits for; all others would only make the ConfigMap change each time."""
-    asked = {(o.pod.uid, f.reason): f.sightings for o in plan.outcomes for f in o.findings if f.severity == "hard"}
-    counts = kept.sightings
-    waiting = {key: min(counts[key], most) for key, most in asked.items() if most > 1 and key in counts}
-    return msgspec.structs.replace(kept, sightings=waiting)
+    required = {(o.pod.uid, f.reason): f.sightings for o in plan.outcomes for f in o.findings if f.severity == "hard"}
+    counts = memory.sightings
+    waiting = {key: min(counts[key], most) for key, most in required.items() if most > 1 and key in counts}
+    return msgspec.structs.replace(memory, sightings=waiting)
 
 
 def seen_again(before: Sightings, plan: EvictionPlan) -> Sightings:
     """Number of pictures in a row that will have had each finding if the next one has it too."""
-    found = {(outcome.pod.uid, finding.reason) for outcome in plan.outcomes for finding in outcome.findings}
-    return {key: before.get(key, 1) + 1 for key in found}
+    keys = {(outcome.pod.uid, finding.reason) for outcome in plan.outcomes for finding in outcome.findings}
+    return {key: before.get(key, 1) + 1 for key in keys}

@@ -171,8 +171,8 @@ class Smoothed:
 
     def keep(self, names: Iterable[str]) -> None:
         """Forget nodes that are no more."""
-        known = set(names)
-        self._nodes = {name: use for name, use in self._nodes.items() if name in known}
+        present = set(names)
+        self._nodes = {name: use for name, use in self._nodes.items() if name in present}
 
 
 def smooth(old: int, sample: int) -> int:
@@ -204,13 +204,13 @@ class Gatherer(msgspec.Struct, frozen=True):
 
     def measured(self, view: View, setup: Setup) -> View:
         """The picture with everything that its plugins need measured. What lies in the picture already stays."""
-        found = dict(view.usage)
+        by_source = dict(view.usage)
         problems: list[Problem] = []
         for source, query in wanted(setup):
             name = f"{source}:{query}" if query else source
-            if name not in found and source in _READERS:
-                found[name] = self._ask(source, query, view, problems)
-        return msgspec.structs.replace(view, usage=found, problems=(*view.problems, *problems))
+            if name not in by_source and source in _READERS:
+                by_source[name] = self._ask(source, query, view, problems)
+        return msgspec.structs.replace(view, usage=by_source, problems=(*view.problems, *problems))
 
     def _ask(self, source: str, query: str, view: View, problems: list[Problem]) -> Usage:
         if source == SOURCE:
@@ -249,14 +249,14 @@ def metrics_api(api: Api, problems: list[Problem]) -> Usage:
 
 def of_policy(providers: Iterable[MetricsProvider], api: Api | None) -> Gatherer:
     """The sources that a policy's `metricsProviders` name."""
-    found = next((provider.prometheus for provider in providers if provider.prometheus), None)
-    if found is None:
+    prometheus = next((provider.prometheus for provider in providers if provider.prometheus), None)
+    if prometheus is None:
         return Gatherer(api)
-    reference = found.auth_token.secret_reference if found.auth_token else None
+    reference = prometheus.auth_token.secret_reference if prometheus.auth_token else None
     token: Callable[[], str] = service_account_token
     if reference is not None:
         token = functools.partial(secret_token, api, reference.namespace, reference.name)
-    return Gatherer(api, server(found.url, token, service_account_ca()))
+    return Gatherer(api, server(prometheus.url, token, service_account_ca()))
 
 
 def secret_token(api: Api | None, namespace: str, name: str) -> str:

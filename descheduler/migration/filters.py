@@ -50,10 +50,10 @@ class Traffic(msgspec.Struct):
     """Keys of moving pods by the uid of their controller."""
 
     @classmethod
-    def of(cls, jobs: Iterable[MigrationJob], known: Iterable[PodView], *, arbitrating: bool = False) -> Traffic:
+    def of(cls, jobs: Iterable[MigrationJob], pods: Iterable[PodView], *, arbitrating: bool = False) -> Traffic:
         """The jobs that have not ended, with their pods. `arbitrating`: of those that nobody has begun with, only the
         ones that were let through count."""
-        found, pods_there = cls(), list(known)
+        traffic, pods_there = cls(), list(pods)
         by_uid = {pod.uid: pod for pod in pods_there}
         by_key = {pod.key: pod for pod in pods_there}
         for job in jobs:
@@ -61,8 +61,8 @@ class Traffic(msgspec.Struct):
                 # The job of a pod that waits moves none: it is there, and counts for no limit.
                 pod = by_uid.get(job.pod.uid) if job.pod.uid else by_key.get(job.pod.key)
                 counts = not job.room_on and (not arbitrating or job.passed or job.status.phase == RUNNING)
-                found.add(job, pod, counts=counts)
-        return found
+                traffic.add(job, pod, counts=counts)
+        return traffic
 
     def add(self, job: MigrationJob, pod: PodView | None, *, counts: bool = True) -> None:
         """One more job; `counts` says whether its pod is on the move, or its job only waits."""
@@ -85,8 +85,8 @@ Guard = Callable[[PodView, Traffic, Workload | None, MigrationControllerArgs], s
 
 def permanent(pod: PodView, workload: Workload | None, args: MigrationControllerArgs) -> Refusal | None:
     """The refusal that no waiting cures, beside the guards: its scheduler, its workload's size."""
-    asked = [word for word in _PERMANENT if word not in _OVERRULED or EVICT not in pod.pod.annotations]
-    return _first({word: _PERMANENT[word](pod, _NOTHING_MOVES, workload, args) for word in asked})
+    words = [word for word in _PERMANENT if word not in _OVERRULED or EVICT not in pod.pod.annotations]
+    return _first({word: _PERMANENT[word](pod, _NOTHING_MOVES, workload, args) for word in words})
 
 
 def passing(pod: PodView, traffic: Traffic, workload: Workload | None, args: MigrationControllerArgs) -> Refusal | None:
@@ -219,22 +219,22 @@ class Rate(msgspec.Struct, frozen=True):
     tokens_per_second: float
     burst: int = 1
 
-    def left(self, taken: Iterable[float], now: float) -> float:
+    def left(self, withdrawals: Iterable[float], now: float) -> float:
         """Tokens at time `now`, after one was taken at each of these times; full to begin with.
 
         >>> Rate(2 / 300).left([0.0], 75.0)
         0.5
         """
         tokens, last = float(self.burst), 0.0
-        for moment in sorted(t for t in taken if t <= now):
-            tokens = min(self.burst, tokens + (moment - last) * self.tokens_per_second) - 1
-            last = moment
+        for instant in sorted(t for t in withdrawals if t <= now):
+            tokens = min(self.burst, tokens + (instant - last) * self.tokens_per_second) - 1
+            last = instant
         return min(float(self.burst), tokens + (now - last) * self.tokens_per_second)
 
-    def refusal(self, taken: Iterable[float], now: float) -> str:
+    def refusal(self, withdrawals: Iterable[float], now: float) -> str:
         """The reason why no further pod may go; empty when one may."""
-        left = self.left(taken, now)
-        if left - 1 >= -_EPSILON:
+        tokens = self.left(withdrawals, now)
+        if tokens - 1 >= -_EPSILON:
             return ""
         return f"one pod in {duration.brief(1 / self.tokens_per_second)} may go, the last one went too lately"
 
@@ -330,7 +330,7 @@ def _batch_job(entry: Waiting) -> str:
     return owner.uid if owner and owner.kind == "Job" else ""
 
 
-def count_begun(jobs: Iterable[MigrationJob], known: Mapping[str, PodView]) -> Mapping[str, int]:
+def count_begun(jobs: Iterable[MigrationJob], pods: Mapping[str, PodView]) -> Mapping[str, int]:
     """Jobs let through or running, by the uid of their pods' controller. `known`: pods by uid."""
     begun = [job.pod.uid for job in jobs if not job.finished and (job.passed or not job.pending)]
-    return Counter(objects.controller_uid(known[uid]) for uid in begun if uid in known)
+    return Counter(objects.controller_uid(pods[uid]) for uid in begun if uid in pods)

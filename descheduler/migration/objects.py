@@ -155,15 +155,15 @@ class Reservation(ReservationObject, frozen=True):
     @property
     def scheduled(self) -> bool:
         """It has a node."""
-        found = self.condition("Scheduled")
-        done = found is not None and (found.status, found.reason) == ("True", "Scheduled")
+        condition = self.condition("Scheduled")
+        done = condition is not None and (condition.status, condition.reason) == ("True", "Scheduled")
         return done and bool(self.status.node_name)
 
     @property
     def expired(self) -> bool:
         """Its time ran out before a pod took it."""
-        found = self.condition("Ready")
-        return self.status.phase == FAILED and found is not None and found.reason == "Expired"
+        condition = self.condition("Ready")
+        return self.status.phase == FAILED and condition is not None and condition.reason == "Expired"
 
     @property
     def ended(self) -> bool:
@@ -189,8 +189,8 @@ def pod_view(obj: wire.PodObject) -> PodView:
     value = pod_reader.from_wire(obj)
     if not value.uid:
         value = msgspec.structs.replace(value, uid=value.key)
-    made = times.parse_or_none(obj.metadata.creation_timestamp)
-    return PodView(value, obj, obj.spec.node_name, made)
+    created = times.parse_or_none(obj.metadata.creation_timestamp)
+    return PodView(value, obj, obj.spec.node_name, created)
 
 
 def controller(pod_view: PodView) -> wire.OwnerReference | None:
@@ -200,8 +200,8 @@ def controller(pod_view: PodView) -> wire.OwnerReference | None:
 
 def controller_uid(pod_view: PodView) -> str:
     """Its uid; empty for a bare pod."""
-    found = controller(pod_view)
-    return found.uid if found else ""
+    owner = controller(pod_view)
+    return owner.uid if owner else ""
 
 
 def available(pod_view: PodView) -> bool:
@@ -231,14 +231,14 @@ def condition(job: MigrationJob, kind: Kind) -> Condition | None:
 
 def holds(job: MigrationJob, kind: Kind) -> bool:
     """That condition is True."""
-    found = condition(job, kind)
-    return found is not None and found.status == "True"
+    current = condition(job, kind)
+    return current is not None and current.status == "True"
 
 
 def noted(
     job: MigrationJob,
     kind: Kind,
-    met: bool,
+    is_true: bool,
     *,
     now: float,
     reason: str = "",
@@ -249,15 +249,15 @@ def noted(
 
     Unchanged when it says so already, except with `refresh`: then the time of the last check is this one.
     """
-    value: Literal["True", "False"] = "True" if met else "False"
+    value: Literal["True", "False"] = "True" if is_true else "False"
     old = condition(job, kind)
     same = old is not None and (old.status, old.reason, old.message) == (value, reason, message)
     if same and not refresh:
         return job
-    moment = times.show(now)
-    since = old.last_transition_time if old is not None and old.status == value else moment
+    time = times.show(now)
+    since = old.last_transition_time if old is not None and old.status == value else time
     entry = Condition(
-        type=kind, status=value, reason=reason, message=message, last_probe_time=moment, last_transition_time=since
+        type=kind, status=value, reason=reason, message=message, last_probe_time=time, last_transition_time=since
     )
     entries = job.status.conditions
     entries = tuple(entry if c is old else c for c in entries) if old is not None else (*entries, entry)
@@ -286,10 +286,10 @@ def with_status(job: MigrationJob, **changes: object) -> MigrationJob:
 
 def with_reservation(job: MigrationJob, name: str) -> MigrationJob:
     """The job with another reservation; its options still tell which one was made for it."""
-    chosen = job.spec.reservation_options or ReservationOptions()
-    ref = structs.replace(chosen.reservation_ref or ObjectReference(), name=name, uid="")
+    options = job.spec.reservation_options or ReservationOptions()
+    ref = structs.replace(options.reservation_ref or ObjectReference(), name=name, uid="")
     return structs.replace(
-        job, spec=structs.replace(job.spec, reservation_options=structs.replace(chosen, reservation_ref=ref))
+        job, spec=structs.replace(job.spec, reservation_options=structs.replace(options, reservation_ref=ref))
     )
 
 
@@ -331,9 +331,11 @@ def place_of_waiting(
 ) -> dict[str, Any]:
     """The job of a pod that waits until `makers`, pods by uid, have left `node`: it evicts nothing, asks no limit,
     holds the place."""
-    made = job(pod, reason="MakesRoom", trigger="MakeRoom", creator=creator, args=args, name=name, held_first=makers)
-    made["metadata"]["annotations"] |= {keys.ROOM_WANTED: node, keys.PASSED_ARBITRATION: "true"}
-    return made
+    placeholder = job(
+        pod, reason="MakesRoom", trigger="MakeRoom", creator=creator, args=args, name=name, held_first=makers
+    )
+    placeholder["metadata"]["annotations"] |= {keys.ROOM_WANTED: node, keys.PASSED_ARBITRATION: "true"}
+    return placeholder
 
 
 def job(
@@ -381,25 +383,25 @@ def ours(one: MigrationJob, creator: str, *, adopts: bool = True) -> bool:
 
 def outlived(one: MigrationJob, now: float) -> bool:
     """The job can be removed. One that has not ended and has no time to live stays."""
-    made = times.parse_or_none(one.metadata.creation_timestamp)
-    if made is None:
+    created = times.parse_or_none(one.metadata.creation_timestamp)
+    if created is None:
         return False
     ttl = duration.seconds(one.spec.ttl or "0")
     if ttl > 0:
-        return now - made >= ttl + KEPT_AFTER_SECONDS
-    return one.finished and now - made >= KEPT_SECONDS
+        return now - created >= ttl + KEPT_AFTER_SECONDS
+    return one.finished and now - created >= KEPT_SECONDS
 
 
 def evicted_at(jobs: Iterable[MigrationJob], *, controller: str = "", namespace: str = "") -> list[float]:
     """Times at which jobs evicted pods of the controller, or of the namespace, in seconds since the epoch."""
-    found = []
+    instants = []
     for one in jobs:
-        asked = next((c for c in one.status.conditions if c.type == "Eviction" and c.reason != "FailedEvict"), None)
-        moment = times.parse_or_none(asked.last_transition_time) if asked else None
+        eviction = next((c for c in one.status.conditions if c.type == "Eviction" and c.reason != "FailedEvict"), None)
+        instant = times.parse_or_none(eviction.last_transition_time) if eviction else None
         same = controller_of(one) == controller if controller else one.pod.namespace == namespace
-        if moment is not None and same:
-            found.append(moment)
-    return found
+        if instant is not None and same:
+            instants.append(instant)
+    return instants
 
 
 def controller_of(one: MigrationJob) -> str:
@@ -427,8 +429,8 @@ def options(job: MigrationJob, pod: Raw, *, now: float, drop_claims: bool = Fals
 
     `drop_claims` leaves volumes with claims out of the place (gate DisablePVCReservation).
     """
-    given = job.spec.reservation_options or ReservationOptions()
-    template = copy.deepcopy(given.template or {})
+    own = job.spec.reservation_options or ReservationOptions()
+    template = copy.deepcopy(own.template or {})
     meta, spec = template.setdefault("metadata", {}), template.setdefault("spec", {})
     if job.metadata.uid:
         meta.setdefault("name", job.metadata.uid)
@@ -450,9 +452,9 @@ def options(job: MigrationJob, pod: Raw, *, now: float, drop_claims: bool = Fals
     return ReservationOptions(reservation_ref=ref, template=template)
 
 
-def reservation(chosen: ReservationOptions) -> dict[str, Any]:
+def reservation(options: ReservationOptions) -> dict[str, Any]:
     """The object to create."""
-    return {"apiVersion": GROUP_VERSION, "kind": "Reservation", **(chosen.template or {})}
+    return {"apiVersion": GROUP_VERSION, "kind": "Reservation", **(options.template or {})}
 
 
 def _place(pod: Raw, *, drop_claims: bool) -> dict[str, Any]:

@@ -31,7 +31,7 @@ ASK_AGAIN_SECONDS = 30.0
 the request, was lost."""
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the cluster around one job."""
 
     now: float
@@ -73,18 +73,18 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong with the job itself, for the log."""
 
 
-Stage = Callable[[MigrationJob, Seen], "MigrationJob | Step"]
+Stage = Callable[[MigrationJob, ClusterState], "MigrationJob | Step"]
 
 
-def step(job: MigrationJob, seen: Seen) -> Step:
+def step(job: MigrationJob, state: ClusterState) -> Step:
     """The next step of a job."""
     if job.spec.paused or job.finished:
         return Step(job=job)
-    if timed_out(job, seen.now):
+    if timed_out(job, state.now):
         return Step(job=objects.failed(job, "Timeout", "Abort job caused by timeout"), remove=job.reservation)
-    direct = (job.spec.mode or seen.default_mode) == "EvictDirectly"
+    direct = (job.spec.mode or state.default_mode) == "EvictDirectly"
     for stage in _DIRECT if direct else _RESERVED:
-        result = stage(job, seen)
+        result = stage(job, state)
         if isinstance(result, Step):
             return result
         job = result
@@ -92,7 +92,7 @@ def step(job: MigrationJob, seen: Seen) -> Step:
 
 
 def exchanged(
-    jobs: Iterable[MigrationJob], reservations: Mapping[str, Reservation], gone: Callable[[MigrationJob], bool]
+    jobs: Iterable[MigrationJob], reservations: Mapping[str, Reservation], is_gone: Callable[[MigrationJob], bool]
 ) -> dict[str, str]:
     """Pair jobs with other reservations of the same owners, where a successor took the place of another job.
 
@@ -102,24 +102,24 @@ def exchanged(
     Returns the names of new reservations by the names of jobs; a job that no other place is left for keeps its own.
     """
     jobs = tuple(jobs)
-    made = {name for job in jobs for name in (job.reservation, job.first_reservation)}
+    names = {name for job in jobs for name in (job.reservation, job.first_reservation)}
     pools: dict[tuple[ControllerReference, ...], dict[str, Reservation]] = {}
-    for name in sorted(made & reservations.keys()):
+    for name in sorted(names & reservations.keys()):
         owners = tuple(owner.controller for owner in reservations[name].spec.owners or () if owner.controller)
         if len(owners) == len(reservations[name].spec.owners or ()) > 0:
             pools.setdefault(owners, {})[name] = reservations[name]
     changes: dict[str, str] = {}
     for pool in pools.values():
         spent = {job.reservation for job in jobs if job.status.phase == objects.SUCCEEDED}
-        taken = [name for name, place in pool.items() if place.bound is not None and name not in spent]
+        occupied = [name for name, place in pool.items() if place.bound is not None and name not in spent]
         free = [name for name, place in pool.items() if place.bound is None and not place.ended]
         members = [job for job in jobs if not job.finished and job.reservation and job.first_reservation in pool]
         members.sort(key=lambda job: job.metadata.uid)
         evicted = [
-            job for job in members if objects.holds(job, "Eviction") or (taken and _was_asked(job) and gone(job))
+            job for job in members if objects.holds(job, "Eviction") or (occupied and _was_asked(job) and is_gone(job))
         ]
         staying = [job for job in members if job not in evicted]
-        for group, choice in ((evicted, taken), (evicted, free), (staying, free)):
+        for group, choice in ((evicted, occupied), (evicted, free), (staying, free)):
             # Who has one of these keeps it; the others choose from what is left.
             for own in (True, False):
                 for job in [job for job in group if job.name not in changes]:
@@ -132,8 +132,8 @@ def exchanged(
 
 def timed_out(job: MigrationJob, now: float) -> bool:
     """Its time to live is over. 0 and no time to live mean for ever."""
-    ttl, made = duration.seconds(job.spec.ttl or "0"), times.parse_or_none(job.metadata.creation_timestamp)
-    return ttl > 0 and made is not None and now - made >= ttl
+    ttl, created = duration.seconds(job.spec.ttl or "0"), times.parse_or_none(job.metadata.creation_timestamp)
+    return ttl > 0 and created is not None and now - created >= ttl
 
 
 def same_pod(job: MigrationJob, pod: wire.PodObject | None) -> bool:
@@ -141,54 +141,54 @@ def same_pod(job: MigrationJob, pod: wire.PodObject | None) -> bool:
     return pod is not None and (not job.pod.uid or job.pod.uid == pod.metadata.uid)
 
 
-def _begin(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
+def _begin(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
     if not job.pending:
         return job
     ref = job.pod
     if not ref.namespace or not ref.name:
         return _failed(job, "InvalidPodRef", "podRef needs a namespace and a name", error=True)
-    if seen.pod is None:
+    if state.pod is None:
         return _failed(job, "MissingPod", f'there is no Pod "{ref.key}"', error=True)
-    if not same_pod(job, seen.pod):
+    if not same_pod(job, state.pod):
         return _failed(job, "MissingPod", f'Pod "{ref.key}" is gone, another one has its name', error=True)
-    known = structs.replace(ref, uid=seen.pod.metadata.uid)
-    started = structs.replace(job, spec=structs.replace(job.spec, pod_ref=known))
+    reference = structs.replace(ref, uid=state.pod.metadata.uid)
+    started = structs.replace(job, spec=structs.replace(job.spec, pod_ref=reference))
     return objects.with_status(started, phase=objects.RUNNING)
 
 
-def _give_up_room(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
+def _give_up_room(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
     """Hold no place for a pod that waits once the others stay, or once it has a node: nobody makes room any more."""
     if not job.room_on:
         return job
-    if seen.pod is None or not same_pod(job, seen.pod):
+    if state.pod is None or not same_pod(job, state.pod):
         return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
-    place, node = seen.reservation, seen.pod.spec.node_name
+    place, node = state.reservation, state.pod.spec.node_name
     if node and (place is None or place.status.node_name != node):
         return _failed(job, "ForbiddenMigratePod", f'Pod "{job.pod.key}" has node "{node}" without its place')
-    if seen.others == "lost" and (place is None or not place.scheduled):
+    if state.others == "lost" and (place is None or not place.scheduled):
         return _failed(job, "ForbiddenMigratePod", "A Pod that would make room for it stays")
     return job
 
 
-def _wait_for_limit(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
-    asked = objects.condition(job, "Eviction") is not None
-    if not seen.limited or asked or EVICT in job.annotations:
+def _wait_for_limit(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
+    requested = objects.condition(job, "Eviction") is not None
+    if not state.limited or requested or EVICT in job.annotations:
         return job
     return Step(job=job, again_seconds=AGAIN_SECONDS)
 
 
-def _reserve(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
+def _reserve(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
     if job.reservation:
-        return noted(job, "ReservationCreated", True, now=seen.now)
-    if seen.pod_raw is None or not same_pod(job, seen.pod):
+        return noted(job, "ReservationCreated", True, now=state.now)
+    if state.pod_raw is None or not same_pod(job, state.pod):
         return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
-    chosen = objects.options(job, seen.pod_raw, now=seen.now, drop_claims=seen.drop_claims)
-    named = structs.replace(job, spec=structs.replace(job.spec, reservation_options=chosen))
-    return Step(job=named, create=objects.reservation(chosen))
+    options = objects.options(job, state.pod_raw, now=state.now, drop_claims=state.drop_claims)
+    named = structs.replace(job, spec=structs.replace(job.spec, reservation_options=options))
+    return Step(job=named, create=objects.reservation(options))
 
 
-def _schedule(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
-    place = seen.reservation
+def _schedule(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
+    place = state.reservation
     if place is None:
         return _failed(job, "MissingReservation", f'Reservation "{job.reservation}" is gone')
     scheduled = place.condition("Scheduled")
@@ -196,7 +196,7 @@ def _schedule(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
     why = scheduled.message if scheduled is not None and refused else ""
     # What was scheduled once stays so: the refusal of a later attempt is not noted.
     if refused and not objects.holds(job, "ReservationScheduled"):
-        job = noted(job, "ReservationScheduled", False, now=seen.now, reason="Unschedulable", message=why)
+        job = noted(job, "ReservationScheduled", False, now=state.now, reason="Unschedulable", message=why)
     if place.pending:
         return Step(job=job, again_seconds=AGAIN_SECONDS)
     if place.expired:
@@ -204,94 +204,94 @@ def _schedule(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
     if not place.scheduled:
         return _failed(job, "Unschedulable", why)
     node = place.status.node_name
-    here = seen.pod is not None and same_pod(job, seen.pod) and seen.pod.spec.node_name == node
+    here = state.pod is not None and same_pod(job, state.pod) and state.pod.spec.node_name == node
     if here and not place.for_one_pod and objects.condition(job, "Eviction") is None:
         why = f'Reservation is on "{node}", where the Pod is already'
         return _failed(job, "ForbiddenMigratePod", why, error=True)
     job = objects.with_status(job, node_name=node)
-    return noted(job, "ReservationScheduled", True, now=seen.now)
+    return noted(job, "ReservationScheduled", True, now=state.now)
 
 
-def _assign_pending(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
+def _assign_pending(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
     """A pod that never started needs no eviction: it takes the place itself."""
-    place = seen.reservation
+    place = state.reservation
     if place is None or not place.for_one_pod:
         return job
-    taken = place.bound
-    if place.status.phase == objects.SUCCEEDED and taken is not None and not _is(job.pod, taken):
+    owner = place.bound
+    if place.status.phase == objects.SUCCEEDED and owner is not None and not _is(job.pod, owner):
         return _failed(job, "ForbiddenMigratePod", "Reservation is already bound by another Pod")
-    if seen.pod is None or not same_pod(job, seen.pod):
+    if state.pod is None or not same_pod(job, state.pod):
         return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
-    scheduled = next((c for c in seen.pod.status.conditions or () if c.type == "PodScheduled"), None)
+    scheduled = next((c for c in state.pod.status.conditions or () if c.type == "PodScheduled"), None)
     if scheduled is None or scheduled.status != "True":
-        job = noted(job, "PodScheduled", False, now=seen.now, reason="Unschedulable")
+        job = noted(job, "PodScheduled", False, now=state.now, reason="Unschedulable")
         return Step(job=job, again_seconds=AGAIN_SECONDS)
-    text = f'Assign Pod "{job.pod.key}" to node "{seen.pod.spec.node_name}"'
-    return Step(job=objects.succeeded(noted(job, "PodScheduled", True, now=seen.now), text))
+    text = f'Assign Pod "{job.pod.key}" to node "{state.pod.spec.node_name}"'
+    return Step(job=objects.succeeded(noted(job, "PodScheduled", True, now=state.now), text))
 
 
-def _evict(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
+def _evict(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
     if objects.holds(job, "Eviction"):
         return job
-    if seen.pod is None or not same_pod(job, seen.pod):
+    if state.pod is None or not same_pod(job, state.pod):
         # The pod is not there, or is another one: because of us, or before we asked?
-        asked = job.status.status == "Eviction"
-        done = noted(job, "Eviction", True, now=seen.now, reason="EvictComplete")
-        return done if asked else _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
-    if _under_way(job, seen):
+        by_us = job.status.status == "Eviction"
+        done = noted(job, "Eviction", True, now=state.now, reason="EvictComplete")
+        return done if by_us else _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
+    if _under_way(job, state):
         return Step(job=job, again_seconds=AGAIN_SECONDS)
-    place = seen.reservation
+    place = state.reservation
     bound = place is not None and place.status.phase == objects.SUCCEEDED
-    if bound or seen.others == "lost":
+    if bound or state.others == "lost":
         why = "Reservation is already bound by another Pod" if bound else "A Pod that it would go together with stays"
         return _failed(job, "ForbiddenMigratePod", why)
     # While another pod is on its way to the place, nobody knows whose it will be.
-    waits = seen.others == "wait" or (place is not None and hand_over.under_way(place) is not None)
-    pause = max(seen.turn_seconds, AGAIN_SECONDS if waits else 0.0)
+    waits = state.others == "wait" or (place is not None and hand_over.under_way(place) is not None)
+    pause = max(state.turn_seconds, AGAIN_SECONDS if waits else 0.0)
     if pause > 0:
         return Step(job=job, again_seconds=pause)
-    text = f'Pod "{job.pod.key}" evicted from node "{seen.pod.spec.node_name}" by the reason "{job.reason}"'
-    job = noted(job, "Eviction", False, now=seen.now, reason="Evicting", message=text, refresh=True)
+    text = f'Pod "{job.pod.key}" evicted from node "{state.pod.spec.node_name}" by the reason "{job.reason}"'
+    job = noted(job, "Eviction", False, now=state.now, reason="Evicting", message=text, refresh=True)
     return Step(job=job, evict=True, again_seconds=AGAIN_SECONDS)
 
 
 def _was_asked(job: MigrationJob) -> bool:
     """Its eviction was asked for, and the server has not refused."""
-    asked = objects.condition(job, "Eviction")
-    return asked is not None and asked.reason == "Evicting"
+    eviction = objects.condition(job, "Eviction")
+    return eviction is not None and eviction.reason == "Evicting"
 
 
-def _under_way(job: MigrationJob, seen: Seen) -> bool:
+def _under_way(job: MigrationJob, state: ClusterState) -> bool:
     """Its eviction was asked for, and there is no sign that it was in vain."""
-    asked = objects.condition(job, "Eviction")
-    if asked is None or not _was_asked(job):
+    eviction = objects.condition(job, "Eviction")
+    if eviction is None or not _was_asked(job):
         return False
-    going = seen.pod is not None and seen.pod.metadata.deletion_timestamp is not None
-    since = times.parse_or_none(asked.last_probe_time)
-    return going or since is None or seen.now - since < ASK_AGAIN_SECONDS
+    going = state.pod is not None and state.pod.metadata.deletion_timestamp is not None
+    since = times.parse_or_none(eviction.last_probe_time)
+    return going or since is None or state.now - since < ASK_AGAIN_SECONDS
 
 
-def _end_direct(job: MigrationJob, _seen: Seen) -> Step:
+def _end_direct(job: MigrationJob, _state: ClusterState) -> Step:
     return Step(job=objects.succeeded(job, f'Pod "{job.pod.key}" has been evicted'))
 
 
-def _bind(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
-    taken = seen.reservation.bound if seen.reservation is not None else None
-    if taken is None:
-        job = noted(job, "PodBoundReservation", False, now=seen.now, reason="WaitForPodBindReservation")
+def _bind(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
+    owner = state.reservation.bound if state.reservation is not None else None
+    if owner is None:
+        job = noted(job, "PodBoundReservation", False, now=state.now, reason="WaitForPodBindReservation")
         return Step(job=job, again_seconds=AGAIN_SECONDS)
-    job = noted(job, "ReservationBound", True, now=seen.now)
-    return objects.with_status(job, pod_ref=taken)
+    job = noted(job, "ReservationBound", True, now=state.now)
+    return objects.with_status(job, pod_ref=owner)
 
 
-def _end_bound(job: MigrationJob, seen: Seen) -> Step:
-    if seen.bound_pod is not None and not ready(seen.bound_pod):
-        job = noted(job, "BoundPodReady", False, now=seen.now, reason="WaitForBoundPodReady")
+def _end_bound(job: MigrationJob, state: ClusterState) -> Step:
+    if state.bound_pod is not None and not ready(state.bound_pod):
+        job = noted(job, "BoundPodReady", False, now=state.now, reason="WaitForBoundPodReady")
         return Step(job=job, again_seconds=AGAIN_SECONDS)
-    job = noted(job, "BoundPodReady", True, now=seen.now)
-    taken = job.status.pod_ref or ObjectReference()
-    text = f'Bind Pod "{taken.key}" in Reservation "{job.reservation}"'
-    job = noted(job, "PodBoundReservation", True, now=seen.now, message=text)
+    job = noted(job, "BoundPodReady", True, now=state.now)
+    owner = job.status.pod_ref or ObjectReference()
+    text = f'Bind Pod "{owner.key}" in Reservation "{job.reservation}"'
+    job = noted(job, "PodBoundReservation", True, now=state.now, message=text)
     return Step(job=objects.succeeded(job, text))
 
 

@@ -29,7 +29,7 @@ def discover() -> Mapping[str, Plugin]:
 
     ConfigError when a plugin of another package cannot be used: to run without it would be to ignore the policy.
     """
-    found = {plugin.name: plugin for plugin in map(_load, _own())}
+    by_name = {plugin.name: plugin for plugin in map(_load, _own())}
     for entry in sorted(metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
         try:
             module = entry.load()
@@ -39,10 +39,10 @@ def discover() -> Mapping[str, Plugin]:
         if why:
             raise _unusable(entry, why)
         plugin = _load(module)
-        if plugin.name in found or plugin.name in _BUILT_IN:
+        if plugin.name in by_name or plugin.name in _BUILT_IN:
             raise _unusable(entry, f"the name {plugin.name} is taken")
-        found[plugin.name] = plugin
-    return found
+        by_name[plugin.name] = plugin
+    return by_name
 
 
 def _own() -> Iterator[ModuleType]:

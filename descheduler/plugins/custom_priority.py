@@ -84,9 +84,9 @@ def by_level(nodes: Iterable[NodeView], config: Config) -> list[list[NodeView]]:
         if config.node_selector is not None and not config.node_selector.matches(node.node.labels):
             continue
         selectors = (level.node_selector for level in config.eviction_order)
-        found = [n for n, selector in enumerate(selectors) if selector and selector.matches(node.node.labels)]
-        if found:
-            levels[found[0]].append(node)
+        matches = [n for n, selector in enumerate(selectors) if selector and selector.matches(node.node.labels)]
+        if matches:
+            levels[matches[0]].append(node)
     return levels
 
 
@@ -110,8 +110,8 @@ class _Task(msgspec.Struct, frozen=True):
         return (yield from self._what_fits(source, pods))
 
     def _may_leave(self, pod: PodView) -> bool:
-        wanted = self.config.may_leave(pod)
-        return wanted and not self.handle.going(pod) and self.handle.evictable(pod)
+        eligible = self.config.may_leave(pod)
+        return eligible and not self.handle.going(pod) and self.handle.evictable(pod)
 
     def _what_fits(self, source: NodeView, pods: list[PodView]) -> Steps:
         misses = 0
@@ -130,8 +130,8 @@ class _Task(msgspec.Struct, frozen=True):
 
     def _drain(self, source: NodeView, pods: list[PodView]) -> Steps:
         """All pods or none: they are placed together on what the targets have free, the largest first."""
-        left = {node.name: _free(node, self.handle) for node in self.targets}
-        homeless = next((pod for pod in reversed(pods) if not self._placed(pod, left)), None)
+        free = {node.name: _free(node, self.handle) for node in self.targets}
+        homeless = next((pod for pod in reversed(pods) if not self._placed(pod, free)), None)
         if homeless is not None:
             text = f"{homeless.key} fits on none of the nodes of later levels together with the others: all stay"
             yield Note(node=source.name, reason="NotDrainable", text=text)
@@ -144,10 +144,10 @@ class _Task(msgspec.Struct, frozen=True):
                 return stop == "total"
         return False
 
-    def _placed(self, pod: PodView, left: Mapping[str, dict[str, int]]) -> bool:
+    def _placed(self, pod: PodView, free: Mapping[str, dict[str, int]]) -> bool:
         """Take the pod's CPU and memory from the first target that has them."""
         for node in self.targets:
-            have = left[node.name]
+            have = free[node.name]
             if all(pod.request_nano(name) <= have[name] for name in _PLACED) and (
                 not self.config.node_fit or self.handle.first_fit(pod, (node,)) is not None
             ):
@@ -177,9 +177,9 @@ def _smallest_first(pod: PodView) -> tuple[int, int, str, str]:
 
 def _free(node: NodeView, handle: Handle) -> dict[str, int]:
     """Nano-units that pods which stay have not requested."""
-    held = free_capacity.schedulable_amounts(node)
+    allocatable = free_capacity.schedulable_amounts(node)
     staying = [pod for pod in node.pods if not handle.going(pod)]
     return {
-        name: (held[name].nano if name in held else 0) - sum(pod.request_nano(name) for pod in staying)
+        name: (allocatable[name].nano if name in allocatable else 0) - sum(pod.request_nano(name) for pod in staying)
         for name in _PLACED
     }

@@ -54,8 +54,8 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     if config.paused:
         yield Note(reason="Paused", text="FragmentationAware is paused")
         return
-    chosen = config.node_selector
-    nodes = tuple(node for node in handle.nodes if chosen is None or chosen.matches(node.node.labels))
+    selector = config.node_selector
+    nodes = tuple(node for node in handle.nodes if selector is None or selector.matches(node.node.labels))
     for node in nodes:
         stop = yield from _even_out(node, nodes, config, handle)
         if stop:
@@ -85,11 +85,11 @@ class _Uneven(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, node: NodeView, config: Config, handle: Handle) -> _Uneven:
-        held = free_capacity.schedulable_amounts(node)
+        allocatable = free_capacity.schedulable_amounts(node)
         staying = [pod for pod in node.pods if not handle.going(pod)]
         return cls(
             node,
-            {name: held[name].nano for name in config.resources if name in held},
+            {name: allocatable[name].nano for name in config.resources if name in allocatable},
             {name: sum(pod.request_nano(name) for pod in staying) for name in config.resources},
         )
 
@@ -129,15 +129,15 @@ def _may_leave(pod: PodView, config: Config, handle: Handle) -> bool:
 
 def _finding(pod: PodView, uneven: _Uneven, gain: float, config: Config) -> Finding:
     before = uneven.imbalance
-    parts = {name: 100 * uneven.requested[name] / held for name, held in uneven.allocatable.items() if held}
-    shown = ", ".join(f"{name} {part:.1f}%" for name, part in parts.items())
+    parts = {name: 100 * uneven.requested[name] / amount for name, amount in uneven.allocatable.items() if amount}
+    percentages = ", ".join(f"{name} {part:.1f}%" for name, part in parts.items())
     return Finding(
         pod=pod.uid,
         reason="ResourcesFragmented",
         severity="exposed" if config.dry_run else "hard",
         promise=f"the imbalance of {uneven.node.name} is at most {config.imbalance_threshold:g}",
         fact=f"fragmentation reduction: stdBefore={before:.4f} stdAfter={before - gain:.4f} gain={gain:.4f}; "
-        f"requested there: {shown}",
+        f"requested there: {percentages}",
         cure="dryRun of FragmentationAware is on: it stays" if config.dry_run else "it leaves for another node",
         evidence={"node": uneven.node.name, "imbalance": round(before, 4), "gain": round(gain, 4)},
         weight=gain,

@@ -34,7 +34,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
     for number, pool in enumerate(config.pools):
         # A pool without a selector is for the nodes that no pool names; Koordinator compares all of them again.
         done = compared if pool.node_selector is None else relieved
-        nodes = [node for node in handle.nodes if node.name not in done and _chosen(pool, node)]
+        nodes = [node for node in handle.nodes if node.name not in done and _selects(pool, node)]
         yield from _Pool(pool, number, config, handle, memory, relieved).compare(nodes)
         compared.update(node.name for node in nodes)
     yield Remember(memory.kept)
@@ -46,16 +46,16 @@ def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
     if usage.absent:
         return f"the use of nodes is not known: {usage.absent}"
     for pool in config.pools:
-        compared = [one for one in handle.nodes if _chosen(pool, one)] if _chosen(pool, node) else []
+        compared = [one for one in handle.nodes if _selects(pool, one)] if _selects(pool, node) else []
         loads = load.loads(compared, usage, pool, oldest_seconds=config.node_metric_expiration_seconds)
         one = next((each for each in loads if each.node.name == pod.node), None)
         if one:
-            shown = levels.shown(levels.percentages(used=one.used, capacity=load.capacity(node)))
-            words.append(f"{pod.node}: {shown}; too full above {levels.shown(pool.high_thresholds)}")
+            percentages = levels.shown(levels.percentages(used=one.used, capacity=load.capacity(node)))
+            words.append(f"{pod.node}: {percentages}; too full above {levels.shown(pool.high_thresholds)}")
     return "; ".join(words) or f"the use of {pod.node} is not known"
 
 
-def _chosen(pool: Pool, node: NodeView) -> bool:
+def _selects(pool: Pool, node: NodeView) -> bool:
     return pool.node_selector is None or pool.node_selector.matches(node.node.labels)
 
 
@@ -76,7 +76,7 @@ class _Memory(msgspec.Struct):
         """Take sightings over, forgetting what is too old, except when it is of the cycle just before, however long ago
         that was."""
         earlier: Watches = value if isinstance(value, dict) else {}
-        newest = max((seen for seen, _ in earlier.values()), default=now)
+        newest = max((instant for instant, _ in earlier.values()), default=now)
         oldest = min(newest, now - duration.seconds(config.detector_cache_timeout))
         fresh = {key: entry for key, entry in earlier.items() if entry[0] >= oldest}
         return cls(now, fresh, dict(fresh))
@@ -139,12 +139,12 @@ class _Pool(msgspec.Struct, frozen=True):
         return f"{'prod' if prod else 'node'} of pool {self.number}"
 
     def _unknown(self, nodes: list[NodeView], loads: list[Load], absent: str) -> Iterator[Note]:
-        known = set(_names(loads))
+        measured = set(_names(loads))
         if absent:
             yield Note(reason="UsageUnknown", text=f"{self._words}: nodes cannot be compared: {absent}")
             return
         for node in nodes:
-            if node.name not in known:
+            if node.name not in measured:
                 yield Note(node=node.name, reason="UsageUnknown", text="its NodeMetric is missing or too old")
 
     def _lasts(self, kind: str, one: Load) -> bool:
@@ -189,10 +189,10 @@ class _Pool(msgspec.Struct, frozen=True):
         of_nodes = self._pass(node_targets, load.headroom(node_targets, prod=False, names=names), prod=False)
         if node_targets:
             yield from self._run(of_nodes, abnormal["high"])
-        left = {
+        remaining = {
             n: min(amount, of_nodes.headroom[n]) for n, amount in load.headroom(both, prod=False, names=names).items()
         }
-        shared = {n: min(amount, left[n]) for n, amount in load.headroom(both, prod=True, names=names).items()}
+        shared = {n: min(amount, remaining[n]) for n, amount in load.headroom(both, prod=True, names=names).items()}
         alone = load.headroom(by_kind["prodLow"], prod=True, names=names)
         targets = by_kind["prodLow"] + both
         if targets:

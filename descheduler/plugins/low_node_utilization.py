@@ -98,9 +98,9 @@ def numbers(pod: PodView, _view: View, config: Config, handle: Handle) -> str:
     if level is None:
         return f"how full {pod.node} is, is not known{': ' + measure.missing if measure.missing else ''}"
     low, high = _limits(config, measure)
-    shown = {name: value for name, value in level.percent.items() if name in high or name in low}
+    percentages = {name: value for name, value in level.percent.items() if name in high or name in low}
     limits = f"too full above {levels.shown(high)}, underutilized up to {levels.shown(low)}"
-    return f"{pod.node}: {levels.shown(shown)}; {limits}"
+    return f"{pod.node}: {levels.shown(percentages)}; {limits}"
 
 
 def _measure(config: Config, handle: Handle) -> Measure:

@@ -65,13 +65,13 @@ def _waiting(view: View, config: Config) -> Iterator[PodView]:
             for one in pod.object.status.conditions or ()
         )
         important = config.min_priority is None or (value.priority or 0) >= config.min_priority
-        chosen = config.namespaces.chosen(value.namespace) and (
+        selected = config.namespaces.chosen(value.namespace) and (
             config.label_selector is None or config.label_selector.matches(value.labels)
         )
         if (
             refused
             and important
-            and chosen
+            and selected
             and not pod.node
             and not value.deleting
             and age is not None

@@ -166,24 +166,24 @@ def fact(container: ContainerPlacement | None, topology: Topology, wrong: numa.V
     evidence, where = wrong.evidence, _where(container, topology)
     match wrong.reason:
         case "CPUOutsideAssignment":
-            said = f"may run on {where}; {evidence['cpus']} were not promised"
+            text = f"may run on {where}; {evidence['cpus']} were not promised"
         case "CPUSpansNUMA":
-            said = f"is on NUMA {evidence['nodes']}: {where}"
+            text = f"is on NUMA {evidence['nodes']}: {where}"
         case "CPUWrongNUMA":
-            said = f"runs on {where}"
+            text = f"runs on {where}"
         case "RemoteMemory":
             mib, part = int(evidence["remoteBytes"]) // _MIB, float(evidence["remoteRatio"])
-            said = f"{mib} MiB ({part:.0%}) of its memory is not on NUMA {evidence['nodes']}"
+            text = f"{mib} MiB ({part:.0%}) of its memory is not on NUMA {evidence['nodes']}"
         case "MemsSpanNUMA":
-            said = f"may take memory from NUMA {evidence['nodes']} as well"
+            text = f"may take memory from NUMA {evidence['nodes']} as well"
         case "DeviceRemote":
-            said = f"devices {evidence['devices']} are on another NUMA node"
+            text = f"devices {evidence['devices']} are on another NUMA node"
         case "PodSpansNUMA":
-            said = f"its containers are on NUMA {evidence['nodes']}"
+            text = f"its containers are on NUMA {evidence['nodes']}"
         case _:
             kubelet, cpus = evidence["topologyManagerPolicy"], evidence["cpuManagerPolicy"]
-            said = f"the node runs topology manager {kubelet}, CPU manager {cpus}"
-    return said
+            text = f"the node runs topology manager {kubelet}, CPU manager {cpus}"
+    return text
 
 
 def cure(wrong: numa.Violation) -> str:

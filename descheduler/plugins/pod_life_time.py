@@ -112,20 +112,20 @@ class Config:
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that matches, the oldest of the cluster first."""
     now = times.parse(view.time)
-    found: list[tuple[float, PodView]] = []
+    matches: list[tuple[float, PodView]] = []
     newest = _newest(now, config.max_pod_life_time_seconds)
     for node in handle.nodes:
         if newest < _oldest(node) and len(newest) == _WRITTEN:
             continue
         for pod in chosen(node.all_pods, config.namespaces, config.label_selector):
-            made = pod.object.metadata.creation_timestamp
-            if made and newest < made and len(made) == len(newest) and made[-1] == "Z":
+            created = pod.object.metadata.creation_timestamp
+            if created and newest < created and len(created) == len(newest) and created[-1] == "Z":
                 continue
             age = pods.age_seconds(pod, now)
             if _too_old(age, config.max_pod_life_time_seconds) and _matches(pod, now, config):
-                found.append((age, pod))
-    found.sort(key=lambda one: (-one[0], one[1].key))
-    for age, pod in found:
+                matches.append((age, pod))
+    matches.sort(key=lambda one: (-one[0], one[1].key))
+    for age, pod in matches:
         yield _finding(pod, age, now, config)
 
 
@@ -134,8 +134,8 @@ def numbers(pod: PodView, view: View, config: Config, _handle: Handle) -> str:
     now = times.parse(view.time)
     age = pods.age_seconds(pod, now)
     most = config.max_pod_life_time_seconds
-    shown = "age unknown" if age == float("inf") else duration.age(age)
-    words = [shown if most is None else f"{shown} of {duration.age(most)}"]
+    age_text = "age unknown" if age == float("inf") else duration.age(age)
+    words = [age_text if most is None else f"{age_text} of {duration.age(most)}"]
     if config.states:
         words.append(f"states {', '.join(dict.fromkeys(_states(pod, config)))}; asked for {', '.join(config.states)}")
     if config.conditions:
@@ -154,9 +154,9 @@ def _oldest(node: NodeView) -> str:
     """Creation time of the node's oldest pod; empty where one of them has no time in the form of the API server."""
 
     def oldest() -> str:
-        made = [pod.object.metadata.creation_timestamp or "" for pod in node.all_pods]
-        odd = [text for text in made if len(text) != _WRITTEN or text[-1] != "Z"]
-        return "" if odd else min(made, default="")
+        timestamps = [pod.object.metadata.creation_timestamp or "" for pod in node.all_pods]
+        odd = [text for text in timestamps if len(text) != _WRITTEN or text[-1] != "Z"]
+        return "" if odd else min(timestamps, default="")
 
     return node.once(NAME, oldest)
 
@@ -198,7 +198,7 @@ def _states(pod: PodView, config: Config) -> Iterator[str]:
 
 def _condition(pod: PodView, now: float, config: Config) -> objects.PodCondition | None:
     conditions = pod.object.status.conditions or ()
-    return next((c for c in conditions if any(wanted.matches(c, now) for wanted in config.conditions)), None)
+    return next((c for c in conditions if any(one.matches(c, now) for one in config.conditions)), None)
 
 
 def _exit_code(pod: PodView, config: Config) -> int | None:
@@ -207,9 +207,9 @@ def _exit_code(pod: PodView, config: Config) -> int | None:
 
 
 def _finding(pod: PodView, age: float, now: float, config: Config) -> Finding:
-    known = age != float("inf")
-    facts = [f"it was made {duration.age(age)} ago" if known else "it is unknown when it was made"]
-    evidence: dict[str, int | float | str] = {"ageSeconds": int(age)} if known else {}
+    has_age = age != float("inf")
+    facts = [f"it was made {duration.age(age)} ago" if has_age else "it is unknown when it was made"]
+    evidence: dict[str, int | float | str] = {"ageSeconds": int(age)} if has_age else {}
     if config.max_pod_life_time_seconds is not None:
         facts[0] += f", maxPodLifeTimeSeconds is {config.max_pod_life_time_seconds}"
         evidence["maxPodLifeTimeSeconds"] = config.max_pod_life_time_seconds

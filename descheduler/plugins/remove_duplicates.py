@@ -82,12 +82,12 @@ def _owners(view: View, config: Config, handle: Handle) -> dict[_Owner, list[lis
     for group in chosen_groups(view, handle.nodes, config.namespaces, None):
         if not (config.exclude_owner_kinds and owned_by(group.first, config.exclude_owner_kinds)):
             alike[_key(group)].append(group)
-    found: dict[_Owner, list[list[SpecGroup]]] = defaultdict(list)
+    by_owner: dict[_Owner, list[list[SpecGroup]]] = defaultdict(list)
     for key, groups in alike.items():
         namespace, owners, images = key
         for kind, name in owners:
-            found[namespace, kind, name, images].append(groups)
-    return {owner: several for owner, several in found.items() if any(map(_crowded, several))}
+            by_owner[namespace, kind, name, images].append(groups)
+    return {owner: several for owner, several in by_owner.items() if any(map(_crowded, several))}
 
 
 def _key(group: SpecGroup) -> _Alike:
@@ -137,12 +137,12 @@ def _targets(spare: Mapping[str, list[PodView]], nodes: NodeIndex) -> frozenset[
     Unlike upstream, cordoned nodes are none of them: what goes would come back.
     """
     allowed: frozenset[str] = frozenset()
-    asked: set[SpecKey] = set()
+    specs: set[SpecKey] = set()
     for pods in spare.values():
         for pod in pods:
-            if pod.template.spec in asked:
+            if pod.template.spec in specs:
                 continue
-            asked.add(pod.template.spec)
+            specs.add(pod.template.spec)
             one = nodes.allowed(pod.object.spec)
             if len(one) > 1:
                 allowed = allowed | one if allowed else one

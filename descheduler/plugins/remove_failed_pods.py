@@ -52,8 +52,8 @@ def numbers(pod: PodView, view: View, config: Config, _handle: Handle) -> str:
     if pod.pod.phase != "Failed":
         return f"its phase is {pod.pod.phase}, not Failed"
     age, least = pods.age_seconds(pod, times.parse(view.time)), config.min_pod_lifetime_seconds
-    shown = "age unknown" if age == float("inf") else duration.age(age)
-    words = [shown if least is None else f"{shown}, at least {duration.age(least)} asked for"]
+    age_text = "age unknown" if age == float("inf") else duration.age(age)
+    words = [age_text if least is None else f"{age_text}, at least {duration.age(least)} asked for"]
     words += [f"reasons {', '.join(dict.fromkeys(_reasons(pod, config))) or 'none'}"]
     return "; ".join(words)
 

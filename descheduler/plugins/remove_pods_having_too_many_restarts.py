@@ -39,7 +39,7 @@ class Config(PodChoice):
 def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod with too many restarts; on each node those with most come first."""
     for node in handle.nodes:
-        for count, pod in sorted(_often_restarted(node, config), key=lambda found: (-found[0], found[1].key)):
+        for count, pod in sorted(_often_restarted(node, config), key=lambda entry: (-entry[0], entry[1].key)):
             init = " and init containers" if config.including_init_containers else ""
             least = config.pod_restart_threshold
             yield Finding(

@@ -113,9 +113,9 @@ class Conflicts:
         self._indexes = present
         self._by_term: dict[bytes, _Selected] = {}
         self._of_specs: dict[SpecKey, list[tuple[objects.PodAffinityTerm, _Selected]]] = {}
-        self._held: dict[str, list[dict[str, PodView]]] = defaultdict(list)
+        self._memberships: dict[str, list[dict[str, PodView]]] = defaultdict(list)
         """Where each pod stands in `_by_term`, by uid."""
-        self._gone: set[str] = set()
+        self._removed: set[str] = set()
 
     def of(self, pod: PodView) -> Conflict | None:
         """The first of the pod's terms that someone present breaks; None when all hold."""
@@ -140,34 +140,34 @@ class Conflicts:
 
     def remove(self, pod: PodView) -> None:
         """The pod goes: nobody is with it any more."""
-        self._gone.add(pod.uid)
-        for together in self._held.pop(pod.uid, ()):
+        self._removed.add(pod.uid)
+        for together in self._memberships.pop(pod.uid, ()):
             del together[pod.uid]
 
     def _terms(self, pod: PodView) -> list[tuple[objects.PodAffinityTerm, _Selected]]:
-        known = self._of_specs.get(pod.template.spec)
-        if known is None:
+        terms = self._of_specs.get(pod.template.spec)
+        if terms is None:
             namespace = pod.pod.namespace
-            known = [(term, self._selected(term, namespace)) for term in anti_affinity_terms(pod)]
-            self._of_specs[pod.template.spec] = known
-        return known
+            terms = [(term, self._selected(term, namespace)) for term in anti_affinity_terms(pod)]
+            self._of_specs[pod.template.spec] = terms
+        return terms
 
     def _selected(self, term: objects.PodAffinityTerm, namespace: str) -> _Selected:
         key = fingerprint(term, namespace)
         if key not in self._by_term:
-            found: dict[_Domain, dict[str, PodView]] = defaultdict(dict)
+            by_domain: dict[_Domain, dict[str, PodView]] = defaultdict(dict)
             for pod in self._spoken_of(term, namespace):
-                together = found[self._domain(pod.node, term.topology_key)]
+                together = by_domain[self._domain(pod.node, term.topology_key)]
                 uid = pod.pod.uid
                 together[uid] = pod
-                self._held[uid].append(together)
-            self._by_term[key] = found
+                self._memberships[uid].append(together)
+            self._by_term[key] = by_domain
         return self._by_term[key]
 
     def _spoken_of(self, term: objects.PodAffinityTerm, namespace: str) -> Iterator[PodView]:
         for name in self._reach(term, namespace):
             selected = self._indexes[name].select(term.label_selector)
-            yield from (pod for pod in selected if pod.pod.uid not in self._gone)
+            yield from (pod for pod in selected if pod.pod.uid not in self._removed)
 
     def _reach(self, term: objects.PodAffinityTerm, namespace: str) -> list[str]:
         """Namespaces that the term speaks of, of those with pods."""

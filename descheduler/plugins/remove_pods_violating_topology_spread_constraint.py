@@ -116,7 +116,7 @@ class _Namespace:
         ordered = [sorted(pods, key=self._last_first) for pods in skewed.ordered]
         skew = skewed.constraint.max_skew
         must_fit = self._config.topology_balance_node_fit
-        chosen = moves(
+        leaving = moves(
             ordered,
             skew,
             lambda pod: self._goes(pod) or (self._handle.evictable(pod) and (not must_fit or self._fits(pod, below))),
@@ -124,7 +124,7 @@ class _Namespace:
             preferred=lambda pod: must_fit or self._goes(pod) or self._fits(pod, below),
             empty=skewed.empty,
         )
-        for pod in chosen:
+        for pod in leaving:
             if not self._goes(pod):
                 self._going.add(pod.uid)
                 yield _finding(pod, skewed, self._spread.domain(pod, skewed.constraint), least)
@@ -165,11 +165,11 @@ class _Skewed:
         self.domains = domains
         self.empty = len(values) - len(domains)
         """How many domains have none of the pods."""
-        held = sorted(domains, key=lambda value: (len(domains[value]), value))
-        self.ordered = [domains[value] for value in held]
+        by_size = sorted(domains, key=lambda value: (len(domains[value]), value))
+        self.ordered = [domains[value] for value in by_size]
         """Pods of each other domain, the smallest first."""
         average = sum(map(len, self.ordered)) / len(values)
-        self.full = {value for value in held if len(domains[value]) >= average}
+        self.full = {value for value in by_size if len(domains[value]) >= average}
         """Domains with as many pods as the average, or more."""
 
 
@@ -253,32 +253,32 @@ def moves(
         if len(giver) <= ideal:
             high -= 1
             continue
-        wanted = min(math.ceil(len(giver) - ideal), math.ceil(ideal - len(taker)), math.ceil((skew - max_skew) / 2))
-        if skew <= max_skew or wanted <= 0:
+        count = min(math.ceil(len(giver) - ideal), math.ceil(ideal - len(taker)), math.ceil((skew - max_skew) / 2))
+        if skew <= max_skew or count <= 0:
             if not grown:
                 return  # The domains after this one are no smaller, so none of them asks for more either.
             low, grown = low + 1, False
             continue
-        taken = _take(giver, wanted, movable, preferred)
-        yield from taken
-        taker += taken
+        items = _take(giver, count, movable, preferred)
+        yield from items
+        taker += items
         grown = True
-        if len(taken) < wanted:
+        if len(items) < count:
             high -= 1
 
 
-def _take(giver: list[T], wanted: int, movable: Callable[[T], bool], preferred: Callable[[T], bool]) -> list[T]:
+def _take(giver: list[T], count: int, movable: Callable[[T], bool], preferred: Callable[[T], bool]) -> list[T]:
     """Take up to `wanted` movable items from the end, preferred ones first. Those passed over go to the front: they are
     not asked again before all others are gone."""
-    taken: list[T] = []
+    items: list[T] = []
     stuck: list[T] = []
-    others: list[T] = []
-    while giver and len(taken) < wanted:
+    less_preferred: list[T] = []
+    while giver and len(items) < count:
         item = giver.pop()
-        (stuck if not movable(item) else taken if preferred(item) else others).append(item)
-    missing = wanted - len(taken)
-    giver[:0] = [*reversed(stuck), *reversed(others[missing:])]
-    return [*taken, *others[:missing]][::-1]
+        (stuck if not movable(item) else items if preferred(item) else less_preferred).append(item)
+    missing = count - len(items)
+    giver[:0] = [*reversed(stuck), *reversed(less_preferred[missing:])]
+    return [*items, *less_preferred[:missing]][::-1]
 
 
 class Constraint(msgspec.Struct, frozen=True):
@@ -316,12 +316,12 @@ class Spread:
     def constraints(self, pods: Iterable[PodView], words: Collection[str]) -> Iterator[tuple[Constraint, PodView]]:
         """The constraints of `pods` whose whenUnsatisfiable is one of `words`, each once, with the first pod that has
         it. Source: upstream, which takes equal ones for one."""
-        seen: set[bytes] = set()
+        identities: set[bytes] = set()
         for pod, written in _written(pods):
             if written.when_unsatisfiable in words:
                 key = _identity(written, pod)
-                if key not in seen:
-                    seen.add(key)
+                if key not in identities:
+                    identities.add(key)
                     yield self._resolve(written, pod), pod
 
     def domains(self, constraint: Constraint, pods: LabelIndex) -> Domains:
@@ -329,13 +329,13 @@ class Spread:
 
         Source: the scheduler's PodTopologySpread; upstream counts pods of nodes that do not count.
         """
-        found: dict[str, list[PodView]] = defaultdict(list)
+        by_value: dict[str, list[PodView]] = defaultdict(list)
         by_node = self._laid_out(constraint).by_node
         for pod in pods.select(constraint.selector):
             value = by_node.get(pod.node)
             if value is not None and not pod.pod.deleting:
-                found[value].append(pod)
-        return found
+                by_value[value].append(pod)
+        return by_value
 
     def domain(self, pod: PodView, constraint: Constraint) -> str:
         """The domain of a pod; empty when its node does not count: it has no such label, or is left out."""

@@ -72,12 +72,12 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
 def numbers(pod: PodView, view: View, _config: Config, _handle: Handle) -> str:
     """Its CPUs, and those that are kept on its node."""
     reserved = view.nodes[pod.node].reserved
-    kept = {"reserved": reserved.koordinator or EMPTY, "kubelet": reserved.kubelet, "SYSTEM pods": reserved.system}
-    known = ", ".join(
-        f"{cpus} for {name}" if name != "reserved" else f"{cpus} reserved" for name, cpus in kept.items() if cpus
+    cpus_of = {"reserved": reserved.koordinator or EMPTY, "kubelet": reserved.kubelet, "SYSTEM pods": reserved.system}
+    listed = ", ".join(
+        f"{cpus} for {name}" if name != "reserved" else f"{cpus} reserved" for name, cpus in cpus_of.items() if cpus
     )
     own = ", ".join(f"{c.container} {c.cpuset or 'unknown'}" for c in pod.containers)
-    return f"CPUs: {own or 'of the shared pool'}; kept on {pod.node}: {known or 'none'}"
+    return f"CPUs: {own or 'of the shared pool'}; kept on {pod.node}: {listed or 'none'}"
 
 
 def _assigned(pod: PodView) -> bool:
@@ -119,16 +119,16 @@ def _finding(
     cpus = str(wrong.evidence["cpus"])
     actual = container.cpuset
     on_them = bool(actual & CPUSet.parse(cpus))
-    given = actual if on_them else container.promised_cpus
+    assigned = actual if on_them else container.promised_cpus
     verb = "runs on" if pod.observed and on_them else "was given"
-    rest = "" if on_them else f"; the agent keeps it off them, so it runs on CPUs {actual}"
+    consequence = "" if on_them else f"; the agent keeps it off them, so it runs on CPUs {actual}"
     return Finding(
         pod=pod.uid,
         reason=wrong.reason,
         severity=wrong.severity,
         container=wrong.container,
         promise=f"CPUs {wrong.evidence['reserved']} of {node.name} are {_FOR[str(wrong.evidence['owner'])]}",
-        fact=f"{verb} CPUs {given}, of which {cpus} {'is' if cpus.isdigit() else 'are'} reserved{rest}",
+        fact=f"{verb} CPUs {assigned}, of which {cpus} {'is' if cpus.isdigit() else 'are'} reserved{consequence}",
         cure=_CURES[wrong.severity],
         evidence={**wrong.evidence, "cpuset": str(actual), "source": node.reserved.source},
         weight=len(CPUSet.parse(cpus)),
@@ -163,23 +163,23 @@ def _too_many(node: NodeView, config: Config, handle: Handle) -> Iterator[Findin
 
 
 def _surplus(pod: PodView, node: NodeView, over: Mapping[str, int], config: Config) -> Finding:
-    too_many = ", ".join(f"{name} {_shown(name, nano)}" for name, nano in over.items())
+    too_many = ", ".join(f"{name} {_amount_text(name, nano)}" for name, nano in over.items())
     own = request(pod, node)
-    asks = ", ".join(f"{name} {_shown(name, own.get(name, 0))}" for name in over)
+    asks = ", ".join(f"{name} {_amount_text(name, own.get(name, 0))}" for name in over)
     return Finding(
         pod=pod.uid,
         reason="OvercommittedBesideReserve",
         promise=f"what {node.name} keeps for processes outside Kubernetes is not handed out",
         fact=f"requests on it exceed what is left by {too_many}; this pod asks for {asks}",
         cure="it has to move: it is one of the fewest whose leaving makes the rest fit",
-        evidence={f"excess.{name}": _shown(name, nano) for name, nano in over.items()},
+        evidence={f"excess.{name}": _amount_text(name, nano) for name, nano in over.items()},
         min_age_seconds=duration.seconds(config.min_pod_age),
         sightings=config.min_sightings,
         home="elsewhere",
     )
 
 
-def _shown(resource: str, nano: int) -> str:
+def _amount_text(resource: str, nano: int) -> str:
     """CPUs as Kubernetes writes them, bytes in MiB, the rest as numbers."""
     whole = pods.whole(resource, nano)
     if resource == "cpu":
@@ -227,25 +227,25 @@ def fewest(candidates: Sequence[tuple[PodView, NanoAmounts]], over: NanoAmounts)
 
     Where all together are too little, those that help at all.
     """
-    left, chosen = dict(over), list[tuple[PodView, NanoAmounts]]()
+    remaining, leaving = dict(over), list[tuple[PodView, NanoAmounts]]()
     for pod, amounts in candidates:
-        if any(amounts.get(name, 0) > 0 for name, nano in left.items() if nano > 0):
-            chosen.append((pod, amounts))
-            _take(left, amounts, 1)
-        if not _short(left.values()):
+        if any(amounts.get(name, 0) > 0 for name, nano in remaining.items() if nano > 0):
+            leaving.append((pod, amounts))
+            _take(remaining, amounts, 1)
+        if not _short(remaining.values()):
             break
-    for pod, amounts in tuple(chosen):
-        _take(left, amounts, -1)
-        if _short(left.values()):
-            _take(left, amounts, 1)
+    for pod, amounts in tuple(leaving):
+        _take(remaining, amounts, -1)
+        if _short(remaining.values()):
+            _take(remaining, amounts, 1)
         else:
-            chosen.remove((pod, amounts))
-    return [pod for pod, _ in chosen]
+            leaving.remove((pod, amounts))
+    return [pod for pod, _ in leaving]
 
 
-def _take(left: dict[str, int], amounts: NanoAmounts, sign: int) -> None:
-    for name in left:
-        left[name] -= sign * amounts.get(name, 0)
+def _take(remaining: dict[str, int], amounts: NanoAmounts, sign: int) -> None:
+    for name in remaining:
+        remaining[name] -= sign * amounts.get(name, 0)
 
 
 def _short(amounts: Iterable[int]) -> bool:

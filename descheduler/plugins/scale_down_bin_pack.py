@@ -27,8 +27,8 @@ LAST = 2**31 - 1
 _USUAL = {"cpu": 1.0, "memory": 1.0}
 
 
-def _weights(given: Mapping[str, float]) -> None:
-    wrong = [f"{name}: {weight:g}" for name, weight in given.items() if not 0 <= weight < math.inf]
+def _weights(weights: Mapping[str, float]) -> None:
+    wrong = [f"{name}: {weight:g}" for name, weight in weights.items() if not 0 <= weight < math.inf]
     if wrong:
         raise ValueError(f"weights are numbers from 0, not {', '.join(wrong)}")
 
@@ -94,21 +94,23 @@ def ranked(nodes: tuple[NodeView, ...], config: Config, handle: Handle) -> list[
 
     Ties go to the node with fewer such pods, then by name. Source: Koordinator `ScaleDownBinPack`, ranker.go.
     """
-    chosen = config.node_selector
-    found = (_node(each, config, handle) for each in nodes if chosen is None or chosen.matches(each.node.labels))
-    return sorted((one for one in found if one.order), key=lambda one: (one.score, len(one.order), one.node.name))
+    selector = config.node_selector
+    candidates = (
+        _node(each, config, handle) for each in nodes if selector is None or selector.matches(each.node.labels)
+    )
+    return sorted((one for one in candidates if one.order), key=lambda one: (one.score, len(one.order), one.node.name))
 
 
 def _node(node: NodeView, config: Config, handle: Handle) -> RankedNode:
     pods = [pod for pod in node.pods if pod.pod.active]
     order = [pod for pod in pods if _may_go(pod, config, handle)]
     going = {pod.uid for pod in order}
-    rest = [pod for pod in pods if pod.uid not in going]
+    staying = [pod for pod in pods if pod.uid not in going]
     return RankedNode(
         node=node,
         order=tuple(sorted(order, key=lambda pod: _first(pod, config.weights))),
-        kept=tuple(pod for pod in rest if _chosen(pod, config)),
-        score=_score(node, order, rest, config.weights),
+        kept=tuple(pod for pod in staying if _is_selected(pod, config)),
+        score=_score(node, order, staying, config.weights),
     )
 
 
@@ -116,7 +118,7 @@ def _may_go(pod: PodView, config: Config, handle: Handle) -> bool:
     return config.may_leave(pod) and not handle.going(pod) and handle.evictable(pod)
 
 
-def _chosen(pod: PodView, config: Config) -> bool:
+def _is_selected(pod: PodView, config: Config) -> bool:
     """Selected, whatever its namespace. An entry without a selector chooses all, unlike in `_may_go`, as in
     Koordinator."""
     if any(entry.selector is None for entry in config.pod_selectors):
@@ -124,12 +126,12 @@ def _chosen(pod: PodView, config: Config) -> bool:
     return selected(config.pod_selectors, pod.pod.labels)
 
 
-def _score(node: NodeView, going: list[PodView], rest: list[PodView], weights: Mapping[str, float]) -> float:
+def _score(node: NodeView, going: list[PodView], staying: list[PodView], weights: Mapping[str, float]) -> float:
     stays = leaves = 0.0
     for name, weight in weights.items():
         capacity = node.node.capacity[name].nano if name in node.node.capacity else 0
         if capacity > 0:
-            stays += weight * sum(pod.request_nano(name) for pod in rest) / capacity
+            stays += weight * sum(pod.request_nano(name) for pod in staying) / capacity
             leaves += weight * sum(pod.request_nano(name) for pod in going) / capacity
     if leaves:
         return stays / leaves
@@ -143,9 +145,9 @@ def _first(pod: PodView, weights: Mapping[str, float]) -> tuple[float, float, st
 
 
 def _evict(nodes: list[RankedNode], config: Config) -> Conversation:
-    left = config.max_pods_to_evict or math.inf
+    remaining = config.max_pods_to_evict or math.inf
     for rank, (node, pod) in enumerate((ranked, pod) for ranked in nodes for pod in ranked.order):
-        if left <= 0:
+        if remaining <= 0:
             return
         verdict = yield Finding(
             pod=pod.uid,
@@ -156,4 +158,4 @@ def _evict(nodes: list[RankedNode], config: Config) -> Conversation:
         )
         if verdict is not None and verdict.stop == "total":
             return
-        left -= verdict is not None and verdict.evicted
+        remaining -= verdict is not None and verdict.evicted

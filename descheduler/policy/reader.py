@@ -108,9 +108,9 @@ def parse(text: str, source: str, found_notices: list[Problem] | None = None) ->
 
 def _missing_arguments(document: PolicyDocument, source: str) -> Iterator[Problem]:
     for i, profile in enumerate(_profiles(document)):
-        given = {entry.name for entry in profile.plugin_config if entry.args is not None}
+        configured = {entry.name for entry in profile.plugin_config if entry.args is not None}
         for plugin in plugins_of(profile.plugins.judging):
-            missing = "" if plugin.name in given else missing_args(plugin.config)
+            missing = "" if plugin.name in configured else missing_args(plugin.config)
             if missing:
                 do = f"add an entry for {plugin.name} with args"
                 yield Problem(source, f"$.profiles[{i}].pluginConfig", plugin.name, missing, do)
@@ -190,19 +190,19 @@ def _limits(document: PolicyDocument) -> Limits:
 
 
 def _profile(policy: ProfilePolicy) -> Profile:
-    given = _given(policy.plugin_config)
-    return Profile(policy.name or "unnamed", _chosen(policy.plugins.judging, given), given.get(EVICTOR) or Args())
+    args = _args_by_plugin(policy.plugin_config)
+    return Profile(policy.name or "unnamed", _plugins(policy.plugins.judging, args), args.get(EVICTOR) or Args())
 
 
 def _koordinator_profile(profile: ProfileConfiguration) -> Profile:
-    given, (evictor,) = _given(profile.plugin_config), profile.plugins.evictors
-    migration = given.get(MIGRATION) or MigrationControllerArgs()
-    guards = {MIGRATION: migration.evictor_args(), EVICTOR: given.get(EVICTOR) or Args()}
+    args, (evictor,) = _args_by_plugin(profile.plugin_config), profile.plugins.evictors
+    migration = args.get(MIGRATION) or MigrationControllerArgs()
+    guards = {MIGRATION: migration.evictor_args(), EVICTOR: args.get(EVICTOR) or Args()}
     filters = profile.plugins.filters or (MIGRATION,)
     selector = profile.node_selector
     return Profile(
         name=profile.name or PROFILE,
-        plugins=_chosen(profile.plugins.judging, given),
+        plugins=_plugins(profile.plugins.judging, args),
         args=guards[filters[0]],
         more_args=tuple(guards[name] for name in filters[1:]),
         node_selector=selector.compiled if selector else None,
@@ -210,12 +210,12 @@ def _koordinator_profile(profile: ProfileConfiguration) -> Profile:
     )
 
 
-def _given(entries: Iterable[PluginConfig]) -> dict[str, Any]:
+def _args_by_plugin(entries: Iterable[PluginConfig]) -> dict[str, Any]:
     return {entry.name: entry.args for entry in entries}
 
 
-def _chosen(names: Sequence[str], given: dict[str, Any]) -> tuple[tuple[Any, Any], ...]:
-    return tuple((plugin, given.get(plugin.name) or plugin.config()) for plugin in plugins_of(names))
+def _plugins(names: Sequence[str], args: dict[str, Any]) -> tuple[tuple[Any, Any], ...]:
+    return tuple((plugin, args.get(plugin.name) or plugin.config()) for plugin in plugins_of(names))
 
 
 _POINTS: Mapping[str, str] = {"preEvictionFilter": "preevictionfilter", "preSort": "presort"}
@@ -271,9 +271,9 @@ def kind_of(text: str) -> tuple[str, str, str]:
         root = yaml.compose(yaml_bounds.checked(text), Loader=yaml_bounds.LOADER)
     except yaml.YAMLError:
         return "", "", ""
-    found = yaml_bounds.child(root, "apiVersion"), yaml_bounds.child(root, "kind")
-    version, kind = (node.value if isinstance(node, yaml.ScalarNode) else "" for node in found)
-    mark = found[0].start_mark if found[0] else None
+    nodes = yaml_bounds.child(root, "apiVersion"), yaml_bounds.child(root, "kind")
+    version, kind = (node.value if isinstance(node, yaml.ScalarNode) else "" for node in nodes)
+    mark = nodes[0].start_mark if nodes[0] else None
     return version, kind, f"{mark.line + 1}:{mark.column + 1}" if mark else ""
 
 

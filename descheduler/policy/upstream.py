@@ -24,8 +24,8 @@ MIGRATION = "MigrationController"
 
 def _names(point: Point) -> Any:
     """The plugins of one point, as the words that may stand there."""
-    found = tuple(p.name for p in plugins.discover().values() if p.point == point)
-    return Literal.__getitem__(found) if found else Literal["no plugin works at this point"]
+    names = tuple(p.name for p in plugins.discover().values() if p.point == point)
+    return Literal.__getitem__(names) if names else Literal["no plugin works at this point"]
 
 
 def enabled(words: Any) -> Any:

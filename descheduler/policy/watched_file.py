@@ -33,7 +33,7 @@ class PolicyFile:
     def __init__(self, path: str | None, folder: str | None = None) -> None:
         """ConfigError when the file cannot be used at the start and `folder` keeps no good one of an earlier run."""
         self._path = path
-        self._kept = pathlib.Path(folder, KEPT) if folder and path else None
+        self._copy = pathlib.Path(folder, KEPT) if folder and path else None
         self.notices: list[Problem] = []
         """What is no mistake in the policy that holds, but worth checking."""
         self.problems: tuple[Problem, ...] = ()
@@ -69,8 +69,8 @@ class PolicyFile:
     @property
     def interval_seconds(self) -> float:
         """The interval that the policy itself asks for; 0 when it asks for none."""
-        asked = self.document.descheduling_interval if isinstance(self.document, Configuration) else "0"
-        return duration.seconds(asked)
+        interval = self.document.descheduling_interval if isinstance(self.document, Configuration) else "0"
+        return duration.seconds(interval)
 
     def refresh(self) -> bool:
         """Check again; whether another policy holds. A file that cannot be used changes nothing but `problems`."""
@@ -91,11 +91,11 @@ class PolicyFile:
             self._text = self._read()
             return self._parsed(self._text)
         except ConfigError as error:
-            if self._kept is None or not self._kept.is_file():
+            if self._copy is None or not self._copy.is_file():
                 raise
-            document = self._parse(self._kept.read_text(encoding="utf-8"), str(self._kept))
-            taken = datetime.datetime.fromtimestamp(self._kept.stat().st_mtime, datetime.UTC)
-            do = f"fix it; the last good one of {taken:%Y-%m-%dT%H:%M:%SZ} holds ({self._kept})"
+            document = self._parse(self._copy.read_text(encoding="utf-8"), str(self._copy))
+            written = datetime.datetime.fromtimestamp(self._copy.stat().st_mtime, datetime.UTC)
+            do = f"fix it; the last good one of {written:%Y-%m-%dT%H:%M:%SZ} holds ({self._copy})"
             self.problems = tuple(dataclasses.replace(problem, do=do) for problem in error.problems)
             return document
 
@@ -122,12 +122,12 @@ class PolicyFile:
         return document
 
     def _keep(self, text: str) -> None:
-        if self._kept is None:
+        if self._copy is None:
             return
-        aside = self._kept.with_suffix(".new")
+        aside = self._copy.with_suffix(".new")
         try:
             aside.write_text(text, encoding="utf-8")
-            os.replace(aside, self._kept)
+            os.replace(aside, self._copy)
         except OSError as error:
             do = "make it writable; until then a restart with a broken policy ends with an error"
-            self.notices.append(Problem(str(self._kept), "file", "", reason(error), do))
+            self.notices.append(Problem(str(self._copy), "file", "", reason(error), do))

@@ -73,10 +73,10 @@ class Difference(msgspec.Struct, frozen=True):
 
 def read(data: bytes) -> Earlier:
     """The earlier report; ValueError when it is none, or of another version."""
-    found = msgspec.json.decode(data, type=Earlier)
-    if found.api_version != API_VERSION:
-        raise ValueError(f"it is of version {found.api_version}, not {API_VERSION}")
-    return found
+    report = msgspec.json.decode(data, type=Earlier)
+    if report.api_version != API_VERSION:
+        raise ValueError(f"it is of version {report.api_version}, not {API_VERSION}")
+    return report
 
 
 def compare(earlier: Earlier, plan: EvictionPlan) -> Difference:
@@ -111,16 +111,16 @@ def _named(plan: EvictionPlan, before: dict[str, _Pod]) -> Iterator[Row]:
         elif outcome.verdict != then.verdict:
             change = "toEvict" if outcome.verdict == "evict" else "toKeep"
         if change:
-            kept = f"kept: {reason}{f', was {old}' if old and old != reason else ''}"
-            answer = "to evict" if outcome.verdict == "evict" else kept
+            keeping = f"kept: {reason}{f', was {old}' if old and old != reason else ''}"
+            answer = "to evict" if outcome.verdict == "evict" else keeping
             text = f"{outcome.main.reason} on {outcome.pod.node}: {answer}"
             yield Row(change, outcome.pod.key, outcome.pod.uid, text)
 
 
 def _over(plan: EvictionPlan, before: dict[str, _Pod]) -> Iterator[Row]:
     named = {outcome.pod.uid for outcome in plan.outcomes}
-    gone = {uid: pod for uid, pod in before.items() if uid not in named}
-    present = {pod.uid: pod.node for node in plan.view.nodes.values() for pod in node.all_pods if pod.uid in gone}
-    for uid, pod in gone.items():
-        left = f"nothing is wrong with it on {present[uid]}" if uid in present else f"it is gone from {pod.node}"
-        yield Row("over", pod.pod, uid, left)
+    unnamed = {uid: pod for uid, pod in before.items() if uid not in named}
+    present = {pod.uid: pod.node for node in plan.view.nodes.values() for pod in node.all_pods if pod.uid in unnamed}
+    for uid, pod in unnamed.items():
+        text = f"nothing is wrong with it on {present[uid]}" if uid in present else f"it is gone from {pod.node}"
+        yield Row("over", pod.pod, uid, text)

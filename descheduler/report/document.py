@@ -58,7 +58,7 @@ def _lines(members: Iterator[Object]) -> Iterator[str]:
 
 def _document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool) -> Object:
     """The whole plan; long lists are iterators. `dry`: nothing was meant to be evicted."""
-    view, shown = plan.view, attempts[:REQUESTS] if dry else attempts
+    view, listed = plan.view, attempts[:REQUESTS] if dry else attempts
     outcomes = _Outcomes(plan)
     return {
         "apiVersion": API_VERSION,
@@ -84,8 +84,8 @@ def _document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool) -
         "owners": outcomes.owners(),
         "refusals": outcomes.refusals(),
         "leftByLimits": left_by_limits(plan),
-        "requests": (attempt.request for attempt in shown if attempt.request),
-        "results": ({"pod": a.pod, "uid": a.uid, "result": a.result, "text": a.text} for a in shown),
+        "requests": (attempt.request for attempt in listed if attempt.request),
+        "results": ({"pod": a.pod, "uid": a.uid, "result": a.result, "text": a.text} for a in listed),
         "nodes": map(_node, plan.nodes),
         "deletionCosts": (
             {"pod": view.by_uid[cost.pod].key, "uid": cost.pod, "cost": cost.cost, "why": cost.why}
@@ -111,17 +111,17 @@ def warnings(plan: EvictionPlan) -> list[str]:
 
 def by_plugin(plan: EvictionPlan) -> Iterator[Object]:
     """Counts of findings by plugin, in the order of the policy."""
-    found = {name: Counter[str]() for name in plan.plugins}
+    reasons = {name: Counter[str]() for name in plan.plugins}
     pods = {name: Counter[str]() for name in plan.plugins}
     for outcome in plan.outcomes:
         for finding in outcome.findings:
-            found[finding.plugin][finding.reason] += 1
+            reasons[finding.plugin][finding.reason] += 1
         for name in {finding.plugin for finding in outcome.findings}:
             pods[name][outcome.verdict] += 1
     for name in plan.plugins:
         notes = sum(note.plugin == name for note in plan.notes)
         counts = {"evict": pods[name]["evict"], "kept": pods[name]["kept"], "notes": notes}
-        yield {"name": name, "findings": dict(sorted(found[name].items())), **counts}
+        yield {"name": name, "findings": dict(sorted(reasons[name].items())), **counts}
 
 
 class _Common(msgspec.Struct):
@@ -136,20 +136,20 @@ class _Common(msgspec.Struct):
 
 def _common(plan: EvictionPlan) -> Mapping[tuple[str, str], _Common]:
     """By plugin and reason."""
-    found: dict[tuple[str, str], _Common] = {}
+    by_reason: dict[tuple[str, str], _Common] = {}
     for finding in (finding for outcome in plan.outcomes for finding in outcome.findings):
-        known = found.get((finding.plugin, finding.reason))
-        if known is None:
-            found[finding.plugin, finding.reason] = _Common(finding.cure, dict(finding.evidence))
+        common = by_reason.get((finding.plugin, finding.reason))
+        if common is None:
+            by_reason[finding.plugin, finding.reason] = _Common(finding.cure, dict(finding.evidence))
             continue
-        known.findings += 1
-        if known.cure != finding.cure:
-            known.cure = ""
-        if known.evidence and known.evidence.items() - finding.evidence.items():
-            known.evidence = dict(sorted(known.evidence.items() & finding.evidence.items()))
-    for known in found.values():
-        known.evidence = known.evidence if known.findings > 1 else {}
-    return found
+        common.findings += 1
+        if common.cure != finding.cure:
+            common.cure = ""
+        if common.evidence and common.evidence.items() - finding.evidence.items():
+            common.evidence = dict(sorted(common.evidence.items() & finding.evidence.items()))
+    for common in by_reason.values():
+        common.evidence = common.evidence if common.findings > 1 else {}
+    return by_reason
 
 
 def left_by_limits(plan: EvictionPlan) -> Object:
@@ -179,7 +179,7 @@ class _Outcomes:
     def of(self, outcome: Outcome) -> Object:
         """One pod's answer."""
         pod = outcome.pod
-        kept = [{"reason": r.reason, "text": r.text} for r in outcome.reasons]
+        refusals = [{"reason": r.reason, "text": r.text} for r in outcome.reasons]
         # QoS class and priority, of a pod whose owner has others, or that has no owner.
         own: Object = {"qosClass": str(pod.pod.qos_class), "priority": pod.pod.priority}
         return {
@@ -193,7 +193,7 @@ class _Outcomes:
             "profile": outcome.profile,
             "target": outcome.target,
             "findings": [self._finding(f) for f in outcome.findings],
-            **({"keptBecause": kept} if kept else {}),
+            **({"keptBecause": refusals} if refusals else {}),
             **({"together": list(outcome.together)} if outcome.together else {}),
             "fit": self._search(outcome, outcome.search) if outcome.search else None,
         }

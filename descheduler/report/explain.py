@@ -26,7 +26,7 @@ def document(plan: EvictionPlan, name: str) -> list[dict[str, Any]]:
 
 
 def _values(plan: EvictionPlan, pod: PodView, outcome: Outcome | None) -> dict[str, Any]:
-    said = [one for one in plan.explained if one.pod == pod.uid]
+    answers = [one for one in plan.explained if one.pod == pod.uid]
     return {
         "pod": pod.key,
         "node": pod.node,
@@ -45,7 +45,7 @@ def _values(plan: EvictionPlan, pod: PodView, outcome: Outcome | None) -> dict[s
                 "whyNot": one.search.by_node,
                 **({"rooms": _rooms_values(one.rooms, plan.view)} if one.rooms else {}),
             }
-            for one in said
+            for one in answers
         ],
     }
 
@@ -60,50 +60,50 @@ def _rooms_values(rooms: Rooms[PodView], view: View) -> dict[str, Any]:
 
 def _called(view: View, name: str) -> list[PodView]:
     """Pods of this name; InputError when there is none."""
-    found = [pod for pod in view.everything() if pod.is_called(name)]
-    if not found:
+    pods = [pod for pod in view.everything() if pod.is_called(name)]
+    if not pods:
         bare = name.rpartition("/")[2]
         close = sorted(pod.key for pod in view.everything() if bare in pod.key)[:3]
         do = f"did you mean {', '.join(close)}?" if close else "write namespace/name as in the snapshot"
         raise InputError(Problem("command line", "pod", name, "no pod of this name is in the snapshot", do))
-    return found
+    return pods
 
 
 def _pod(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
     yield from _judged(plan, pod)
-    for said in plan.explained:
-        if said.pod == pod.uid and said.rooms:
-            yield from _waiting(said, said.rooms, plan.view)
-        elif said.pod == pod.uid:
+    for answer in plan.explained:
+        if answer.pod == pod.uid and answer.rooms:
+            yield from _waiting(answer, answer.rooms, plan.view)
+        elif answer.pod == pod.uid:
             named = any(outcome.pod.uid == pod.uid for outcome in plan.outcomes)
-            yield from _answer(said, pod, whole=not named)
+            yield from _answer(answer, pod, whole=not named)
 
 
-def _answer(said: PodAnswer, pod: PodView, *, whole: bool) -> Iterator[str]:
+def _answer(answer: PodAnswer, pod: PodView, *, whole: bool) -> Iterator[str]:
     """Answers of a profile's plugins; with `whole` also what would become of a finding."""
-    yield f"PLUGINS of profile {said.profile}"
-    width = max((len(one.plugin) for one in said.plugins), default=0)
-    for one in said.plugins:
+    yield f"PLUGINS of profile {answer.profile}"
+    width = max((len(one.plugin) for one in answer.plugins), default=0)
+    for one in answer.plugins:
         yield from _wrapped(f"    {_KINDS[one.kind]:<11}{one.plugin:<{width}}  ", one.text)
     if not whole:
         return
     yield "IF ONE OF THEM NAMED IT"
-    for refusal in said.refusals:
+    for refusal in answer.refusals:
         yield from _wrapped("    kept by    ", f"{refusal.reason}: {refusal.text}")
-    if not said.refusals:
+    if not answer.refusals:
         yield "    kept by    no filter"
-    if said.limit:
-        yield from _wrapped("    limit      ", said.limit)
+    if answer.limit:
+        yield from _wrapped("    limit      ", answer.limit)
     if pod.pod.active:
-        yield from _wrapped("    fits       ", text.places(said.search) or f"nowhere: {said.search.sentence}")
-        yield from text.nodes(said.search)
+        yield from _wrapped("    fits       ", text.places(answer.search) or f"nowhere: {answer.search.sentence}")
+        yield from text.nodes(answer.search)
 
 
-def _waiting(said: PodAnswer, rooms: Rooms[PodView], view: View) -> Iterator[str]:
+def _waiting(answer: PodAnswer, rooms: Rooms[PodView], view: View) -> Iterator[str]:
     """Where a pod that waits would fit, and what would have to move for it."""
-    yield f"ROOM FOR IT by the rules of profile {said.profile}"
-    yield from _wrapped("    fits       ", text.places(said.search) or f"nowhere: {said.search.sentence}")
-    if said.search.places:
+    yield f"ROOM FOR IT by the rules of profile {answer.profile}"
+    yield from _wrapped("    fits       ", text.places(answer.search) or f"nowhere: {answer.search.sentence}")
+    if answer.search.places:
         return
     for head, words in room_text.lines(_rooms_values(rooms, view)):
         yield from _wrapped(f"    {head:<11}", words)
@@ -112,13 +112,13 @@ def _waiting(said: PodAnswer, rooms: Rooms[PodView], view: View) -> Iterator[str
 _KINDS = {"found": "FOUND", "fine": "ok", "not judged": "NOT JUDGED", "not chosen": "not chosen"}
 
 
-def _wrapped(head: str, said: str) -> Iterator[str]:
-    yield from paragraph.wrap(said, text.width(), first=head, rest=" " * len(head))
+def _wrapped(head: str, words: str) -> Iterator[str]:
+    yield from paragraph.wrap(words, text.width(), first=head, rest=" " * len(head))
 
 
 def _unsure(plan: EvictionPlan, pod: PodView) -> str:
     """The plugins that could not judge it; empty when all could."""
-    answers = [one for said in plan.explained if said.pod == pod.uid for one in said.plugins]
+    answers = [one for profile in plan.explained if profile.pod == pod.uid for one in profile.plugins]
     unsure = [one.plugin for one in answers if one.kind == "not judged"]
     return f"{', '.join(unsure)}: {len(unsure)} of {len(answers)} plugins could not judge it" if unsure else ""
 
@@ -135,7 +135,7 @@ def _judged(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
     unjudged = _unjudged(plan.view, pod) or _unsure(plan, pod)
     yield f"{'NOT JUDGED' if unjudged else 'NO FINDINGS'}  {pod.key}  on {pod.node}"
     yield from [f"    {unjudged}"] if unjudged else ()
-    yield from _known(plan, pod) if pod.node in plan.view.nodes else ()
+    yield from _placement(plan, pod) if pod.node in plan.view.nodes else ()
 
 
 def _unjudged(view: View, pod: PodView) -> str:
@@ -148,7 +148,7 @@ def _unjudged(view: View, pod: PodView) -> str:
     return "" if node.ready else f"its node {pod.node} is not ready"
 
 
-def _known(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
+def _placement(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
     for container in pod.containers:
         fact = "runs on" if pod.observed else "was given"
         promise = "one NUMA node" if container.single_numa else "CPUs of its own" if container.exclusive else "nothing"

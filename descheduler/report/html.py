@@ -49,14 +49,14 @@ def groups(plan: EvictionPlan) -> Markup | None:
 
 def _group_table(plan: EvictionPlan, what: str) -> Markup:
     of = _BY[what]
-    evict, kept = Counter(map(of, plan.evict)), Counter(map(of, plan.kept))
-    names = sorted({*evict, *kept}, key=lambda name: (-evict[name], -kept[name], name))
+    evict, keeping = Counter(map(of, plan.evict)), Counter(map(of, plan.kept))
+    names = sorted({*evict, *keeping}, key=lambda name: (-evict[name], -keeping[name], name))
     rows = [
-        (page.filter_link(name, f"{what}:{name}", EVICT if evict[name] else KEPT), evict[name], kept[name])
+        (page.filter_link(name, f"{what}:{name}", EVICT if evict[name] else KEPT), evict[name], keeping[name])
         for name in names[:GROUPS_SHOWN]
     ]
-    left = len(names) - len(rows)
-    more = el("p", f"and {left} more with fewer pods", class_="note") if left else None
+    unlisted = len(names) - len(rows)
+    more = el("p", f"and {unlisted} more with fewer pods", class_="note") if unlisted else None
     table = page.table((what, "to evict#", "kept#"), rows)
     plural = f"{what}s" if len(names) > 1 else what
     return page.details(f"{len(names)} {plural}", table, more)
@@ -73,14 +73,15 @@ def node_sections(plan: EvictionPlan) -> Iterator[Markup | None]:
     """Use of nodes before and after the plan, with the pods that come and leave; then their CPUs by NUMA node."""
     moves = _Moves(plan)
     # Every node that changes or has something wrong; of many, those that change most.
-    chosen = _chosen(plan.nodes)
+    changes = _chosen(plan.nodes)
     headings = ("node", "CPUs requested", "memory requested", "pods", "misplaced", "moves")
-    rows = [_row(change, moves) for change in chosen]
+    rows = [_row(change, moves) for change in changes]
     table = page.table(headings, rows, empty="no node changes", stacked=True)
-    left = len(plan.nodes) - len(chosen)
-    more = el("p", f"and {left} more that change less: the JSON report has them all", class_="note") if left else None
-    shown = page.section("Nodes, before → after", _legend() if chosen else None, table, more)
-    yield el("div", shown, id="nodes")
+    unlisted = len(plan.nodes) - len(changes)
+    note = f"and {unlisted} more that change less: the JSON report has them all"
+    more = el("p", note, class_="note") if unlisted else None
+    section = page.section("Nodes, before → after", _legend() if changes else None, table, more)
+    yield el("div", section, id="nodes")
     # CPUs by NUMA node, of nodes where a pod's place among them is what is wrong, or where one is to come.
     drawn = list(_drawn(plan, moves))
     note = "Where pods are at present, and what the plan makes of it."
@@ -129,10 +130,10 @@ def _moved(outcomes: Sequence[Outcome], what: str, where: str) -> Markup | None:
     if not outcomes:
         return None
     items = [el("li", _asks(one), f", {where} {_other(one, where)}") for one in outcomes[:MOVES_SHOWN]]
-    left = len(outcomes) - len(items)
-    rest = el("li", f"and {left} more") if left else None
+    unlisted = len(outcomes) - len(items)
+    ellipsis = el("li", f"and {unlisted} more") if unlisted else None
     words = f"{len(outcomes)} {what}{'s' if len(outcomes) == 1 else ''}"
-    return page.details(words, el("ul", items, rest, style="margin:0;padding-left:20px"))
+    return page.details(words, el("ul", items, ellipsis, style="margin:0;padding-left:20px"))
 
 
 def _other(outcome: Outcome, where: str) -> str:
@@ -181,8 +182,8 @@ def _drawn(plan: EvictionPlan, moves: _Moves) -> Iterator[Markup]:
     nodes = plan.view.nodes
     changes = [change for change in plan.nodes if change.zones and nodes[change.node].topology.cpus]
     cells = itertools.accumulate(2 * len(nodes[change.node].topology.cpus) for change in changes)
-    shown = max(1, sum(count <= CELLS_SHOWN for count in itertools.islice(cells, MAPS_SHOWN)))
-    for change in changes[:shown]:
+    drawings = max(1, sum(count <= CELLS_SHOWN for count in itertools.islice(cells, MAPS_SHOWN)))
+    for change in changes[:drawings]:
         name, wrong, coming = change.node, moves.wrong[change.node], moves.come[change.node]
         pods = ", ".join(f"{o.pod.key} on CPUs {numa_map.held(o) or 'none'}" for o in wrong)
         yield el("h3", name)
@@ -191,21 +192,21 @@ def _drawn(plan: EvictionPlan, moves: _Moves) -> Iterator[Markup]:
         yield numa_map.draw(nodes[name], wrong)
         yield from _after(nodes[name], change, wrong, coming)
         yield _zones(change)
-    if len(changes) > shown:
-        yield el("p", f"and {len(changes) - shown} more nodes: the JSON report has them all", class_="note")
+    if len(changes) > drawings:
+        yield el("p", f"and {len(changes) - drawings} more nodes: the JSON report has them all", class_="note")
 
 
 def _after(node: NodeView, change: NodeChange, wrong: Sequence[Outcome], coming: Sequence[Outcome]) -> Iterator[Markup]:
     """The node as the plan leaves it: without the pods that leave, with room taken for those that come."""
-    gone = {outcome.pod.uid for outcome in wrong if outcome.verdict == "evict"}
+    leaving = {outcome.pod.uid for outcome in wrong if outcome.verdict == "evict"}
     if coming:
         listed = ", ".join(_asks(outcome) for outcome in coming[:MOVES_SHOWN])
         more = f" and {len(coming) - MOVES_SHOWN} more" if len(coming) > MOVES_SHOWN else ""
         words = f"after the plan, by number: which CPUs pods get is chosen when they start. Comes: {listed}{more}."
         yield el("p", words, class_="note", style="overflow-wrap:anywhere")
         yield numa_map.counted(change, coming)
-    elif gone:
-        stays = msgspec.structs.replace(node, pods=tuple(pod for pod in node.pods if pod.uid not in gone))
+    elif leaving:
+        stays = msgspec.structs.replace(node, pods=tuple(pod for pod in node.pods if pod.uid not in leaving))
         yield el("p", "after the plan:", class_="note")
         yield numa_map.draw(stays, [outcome for outcome in wrong if outcome.verdict == "kept"])
 
@@ -271,16 +272,16 @@ def _tiles(plan: EvictionPlan) -> Markup:
     pods = sum(1 for _ in plan.view.pods())
     problems = len(plan.view.problems)
     unread = f"; unreadable: {problems}" if problems else ""
-    left = document.left_by_limits(plan)
-    later = ", ".join(f"{count} × {reason}" for reason, count in left.items())
-    guarded = ", ".join(f"{n} × {why}" for why, n in plan.kept_by.items() if why not in left)
+    by_limit = document.left_by_limits(plan)
+    later = ", ".join(f"{count} × {reason}" for reason, count in by_limit.items())
+    guarded = ", ".join(f"{n} × {why}" for why, n in plan.kept_by.items() if why not in by_limit)
     return page.tiles(
         page.tile("judged", f"{pods} pods", f"on {len(plan.view.nodes)} nodes{unread}"),
         not_judged(plan),
         page.tile("with findings", len(plan.outcomes), tone="warn" if plan.outcomes else "good"),
         page.tile("to evict", len(plan.evict), tone="bad" if plan.evict else "good"),
-        page.tile("kept", len(plan.kept) - sum(left.values()), guarded),
-        page.tile("left for later by limits", sum(left.values()), later, tone="warn" if left else ""),
+        page.tile("kept", len(plan.kept) - sum(by_limit.values()), guarded),
+        page.tile("left for later by limits", sum(by_limit.values()), later, tone="warn" if by_limit else ""),
     )
 
 
@@ -299,9 +300,9 @@ def warnings(plan: EvictionPlan) -> Markup | None:
 def _plugins(plan: EvictionPlan) -> Markup:
     rows = []
     for one in document.by_plugin(plan):
-        found = [page.badge(f"{count} × {reason}") for reason, count in one["findings"].items()]
-        words: Child = found or el("span", "no findings", class_="note")
-        counts = f"{one['evict']} to evict, {one['kept']} kept" if found else ""
+        badges = [page.badge(f"{count} × {reason}") for reason, count in one["findings"].items()]
+        words: Child = badges or el("span", "no findings", class_="note")
+        counts = f"{one['evict']} to evict, {one['kept']} kept" if badges else ""
         notes = f"{one['notes']} note{'s' if one['notes'] > 1 else ''}" if one["notes"] else ""
         rows.append((el("b", one["name"]), words, counts, notes))
     headings = ("plugin", "found", "pods", "could not judge")
@@ -326,17 +327,18 @@ def _pods(title: str, outcomes: Sequence[Outcome], empty: str, results: dict[str
     return page.section(title, field, blocks or el("p", empty, class_="note"), _packed(outcomes[PODS_SHOWN:]))
 
 
-def _packed(rest: Sequence[Outcome]) -> Markup | None:
+def _packed(outcomes: Sequence[Outcome]) -> Markup | None:
     """The pods that are not listed, for the search; as many as there is room for, and what to do about the others."""
-    lines = list(map(_line, rest))
+    lines = list(map(_line, outcomes))
     packed = _deflated(lines)
     while len(packed) > PACKED_BYTES:
         lines = lines[: len(lines) * PACKED_BYTES // (len(packed) + PACKED_BYTES // 20)]
         packed = _deflated(lines)
     if not lines:
         return None
-    beyond = f"; the last {len(rest) - len(lines)} are in the JSON report alone" if len(lines) < len(rest) else ""
-    note = f"and {len(rest)} more: the search above finds them, and `descheduler explain POD` tells all of one{beyond}"
+    note = f"and {len(outcomes)} more: the search above finds them, and `descheduler explain POD` tells all of one"
+    if len(lines) < len(outcomes):
+        note += f"; the last {len(outcomes) - len(lines)} are in the JSON report alone"
     return el("div", el("p", note, class_="note"), el("ul"), data_packed=packed, data_note=note)
 
 
@@ -351,9 +353,9 @@ def _deflated(lines: Sequence[str]) -> str:
     return base64.b64encode(zlib.compress("\n".join(lines).encode(errors="replace"), 9)).decode()
 
 
-def _more(shown: Sequence[object]) -> Markup | None:
-    left = len(shown) - PODS_SHOWN
-    return el("p", f"and {left} more: the JSON report has them all", class_="note") if left > 0 else None
+def _more(entries: Sequence[object]) -> Markup | None:
+    unlisted = len(entries) - PODS_SHOWN
+    return el("p", f"and {unlisted} more: the JSON report has them all", class_="note") if unlisted > 0 else None
 
 
 def _pod(outcome: Outcome, attempt: Attempt | None, *, few: bool) -> Markup:

@@ -152,8 +152,8 @@ def section(nodes: Sequence[NodeView], wrong: _WRONG) -> Markup:
     """One row a node, one cell a zone: the darker, the more of its CPUs someone has. `nodes` as `chosen`."""
     zones = sorted({zone for node in nodes for zone in _zones(node)})
     if not zones:
-        known = "None of these nodes has a NodeResourceTopology, so nothing is known of NUMA zones."
-        return page.section("Nodes by NUMA zone", note=known if nodes else "There is no such node.")
+        reason = "None of these nodes has a NodeResourceTopology, so nothing is known of NUMA zones."
+        return page.section("Nodes by NUMA zone", note=reason if nodes else "There is no such node.")
     drawn = {node.name for node in _with_cpus(nodes)}
     rows = [_row(node, zones, wrong.get(node.name, ()), drawn) for node in nodes[:MAX_NODES]]
     heads = ("node", *(f"NUMA {zone}" for zone in zones), "wrong#")
@@ -181,15 +181,15 @@ def _with_cpus(nodes: Sequence[NodeView]) -> list[NodeView]:
 def used(node: NodeView, zone: int) -> float | None:
     """Part of the zone's CPUs that someone has: the larger of what pods hold alone or is reserved, and of what the
     report says is not available any more. None when neither is known."""
-    cpus, left = _cpus(node, zone), node.zones.get(zone, {}).get("cpu")
+    cpus, available = _cpus(node, zone), node.zones.get(zone, {}).get("cpu")
     if not cpus:
         return None
-    kept = len(cpus & (node.pinned | node.reserved.known)) / len(cpus)
-    return kept if left is None else max(kept, min(1.0, max(0.0, 1 - left.milli / (1000 * len(cpus)))))
+    share = len(cpus & (node.pinned | node.reserved.known)) / len(cpus)
+    return share if available is None else max(share, min(1.0, max(0.0, 1 - available.milli / (1000 * len(cpus)))))
 
 
 def _cpus(node: NodeView, zone: int) -> CPUSet:
-    return next((known.cpus for known in node.topology.nodes if known.id == zone), EMPTY)
+    return next((numa_node.cpus for numa_node in node.topology.nodes if numa_node.id == zone), EMPTY)
 
 
 def _zones(node: NodeView) -> set[int]:
@@ -258,13 +258,13 @@ def _listed(cpus: str) -> Child:
 
 
 def _distances(node: NodeView) -> Iterator[Markup]:
-    known = node.distances or {zone.id: dict(zone.distances) for zone in node.topology.nodes if zone.distances}
-    if not known:
+    distances = node.distances or {zone.id: dict(zone.distances) for zone in node.topology.nodes if zone.distances}
+    if not distances:
         yield el("p", "Distances between its zones are not reported.", class_="note")
         return
-    zones = sorted(known)
+    zones = sorted(distances)
     # 255 is the kernel's word for unreachable.
-    rows = [(f"NUMA {here}", *(str(known[here].get(there, "–")) for there in zones)) for here in zones]
+    rows = [(f"NUMA {here}", *(str(distances[here].get(there, "–")) for there in zones)) for here in zones]
     heads = ("distance", *(f"to {there}#" for there in zones))
     yield page.details("distances between zones", page.table(heads, rows))
 

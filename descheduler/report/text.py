@@ -38,16 +38,16 @@ class Selection(msgspec.Struct, frozen=True):
             raise InputError(
                 Problem("command line", "--only", self.only, "no plugin, namespace or node has this name", do)
             )
-        evict, kept = (tuple(filter(self._is_shown, some)) for some in (plan.evict, plan.kept))
-        return msgspec.structs.replace(plan, evict=evict, kept=kept)
+        evict, keep = (tuple(filter(self._is_shown, some)) for some in (plan.evict, plan.kept))
+        return msgspec.structs.replace(plan, evict=evict, kept=keep)
 
-    def sentence(self, plan: EvictionPlan, shown: EvictionPlan) -> str:
+    def sentence(self, plan: EvictionPlan, selected: EvictionPlan) -> str:
         """Say what of the plan is not listed; empty when everything is. `shown`: see `of`."""
-        outside = len(plan.outcomes) - len(shown.outcomes)
+        outside = len(plan.outcomes) - len(selected.outcomes)
         parts = [f"only {self.only}: {_count(outside, 'other pod')} with findings left out"] if outside else []
         cut = [
             f"{self.limit} of {len(pods)} {what}"
-            for pods, what in ((shown.evict, "to evict"), (shown.kept, "kept"))
+            for pods, what in ((selected.evict, "to evict"), (selected.kept, "kept"))
             if self.limit is not None and len(pods) > self.limit
         ]
         parts += [f"{', '.join(cut)}; --limit all lists every pod"] if cut else []
@@ -115,11 +115,11 @@ def pieces(
 ) -> Iterator[str]:
     """The same in lines, for a report of hundreds of thousands of them. `limit`, and what it leaves out: see
     `Selection`. `answer_last`: below the rest, where a terminal shows it."""
-    sections = (_plugins(plan), _left(plan), _changes(changes), _attempts(attempts))
+    sections = (_plugins(plan), _left_by_limits(plan), _changes(changes), _attempts(attempts))
     pods = (_evictions(plan, limit), _kept(plan, limit))
     answer = list(answers(plan, left_out))
-    shown = printable.one_line(failure)
-    failed = [f"The last cycle failed, this is the report of the one before: {shown}"] if failure else []
+    error = printable.one_line(failure)
+    failed = [f"The last cycle failed, this is the report of the one before: {error}"] if failure else []
     notes = [*(note.line for note in plan.notes), *plan.view.notes]
     parts = [
         failed,
@@ -147,8 +147,8 @@ def brief(plan: EvictionPlan, left_out: str = "") -> str:
     """The plan in about ten lines: the answer, what each plugin found, and the first evictions."""
     first = [_eviction(number, one) for number, one in enumerate(plan.evict[:_FIRST], 1)]
     more = [f"    {len(plan.evict) - _FIRST} more"] if len(plan.evict) > _FIRST else []
-    judged = (line for line in _plugins(plan) if not line.endswith(": no findings"))
-    lines = (*_head(plan, dry=True), *answers(plan, left_out), *judged, *first, *more)
+    plugins = (line for line in _plugins(plan) if not line.endswith(": no findings"))
+    lines = (*_head(plan, dry=True), *answers(plan, left_out), *plugins, *first, *more)
     return "".join(f"{printable.lines(line)}\n" for line in lines)
 
 
@@ -164,9 +164,9 @@ def finding_reasons(answer: Outcome) -> Iterable[str]:
 
 def _unless_empty(lines: Iterable[str]) -> Iterator[str] | None:
     """None when there is no line."""
-    rest = iter(lines)
-    first = next(rest, None)
-    return None if first is None else itertools.chain((first,), rest)
+    iterator = iter(lines)
+    first = next(iterator, None)
+    return None if first is None else itertools.chain((first,), iterator)
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -192,8 +192,8 @@ def facts(answer: Outcome) -> Iterator[Fact]:
     yield Fact("pod", ", ".join(about))
     for before, finding in zip((None, *answer.findings), answer.findings, strict=False):
         where = "" if finding.container == "*" else f", container {finding.container}"
-        said = f"{finding.reason} ({finding.plugin}, {finding.severity}{where})"
-        yield Fact("wrong", said, finding.reason, TONES[finding.severity])
+        headline = f"{finding.reason} ({finding.plugin}, {finding.severity}{where})"
+        yield Fact("wrong", headline, finding.reason, TONES[finding.severity])
         if finding.promise and (before is None or before.promise != finding.promise):
             yield Fact("promise", finding.promise)
         yield Fact("fact", finding.fact)
@@ -243,11 +243,11 @@ def _plugins(plan: EvictionPlan) -> Iterator[str]:
         yield from paragraph.wrap("; ".join(words), width(), first=first, rest=_INDENT * 2)
 
 
-def _left(plan: EvictionPlan) -> Iterator[str]:
-    left = document.left_by_limits(plan)
-    if left:
+def _left_by_limits(plan: EvictionPlan) -> Iterator[str]:
+    by_limit = document.left_by_limits(plan)
+    if by_limit:
         yield "LEFT FOR LATER, by limits only"
-    for reason, count in left.items():
+    for reason, count in by_limit.items():
         yield f"{_INDENT}{_count(count, 'pod')} by {reason}"
 
 
@@ -258,8 +258,8 @@ def _changes(changes: Difference) -> Iterator[str]:
     if changes.since:
         yield f"SINCE THE LAST REPORT, of {changes.since}: {len(changes.rows)} changed, {changes.same} as before"
     for row in changes.rows:
-        said = f"{row.pod}: {diff.WORDS[row.change]}: {row.text}"
-        yield from paragraph.wrap(said, width(), first=" -  ", rest=_INDENT)
+        change = f"{row.pod}: {diff.WORDS[row.change]}: {row.text}"
+        yield from paragraph.wrap(change, width(), first=" -  ", rest=_INDENT)
 
 
 def _attempts(attempts: tuple[Attempt, ...]) -> Iterator[str]:
@@ -275,15 +275,15 @@ def _head(plan: EvictionPlan, *, dry: bool) -> Iterator[str]:
     pods = sum(1 for _ in view.pods())
     yield "EVICTION PLAN (dry run: nothing was evicted)" if dry else "EVICTION PLAN"
     yield f"time      {view.time}, {view.time_source}"
-    judged = f"judged    {_count(len(view.nodes), 'node')}, {_count(pods, 'pod')} by {', '.join(plan.plugins)}"
-    yield from _labelled(judged)
+    scope = f"judged    {_count(len(view.nodes), 'node')}, {_count(pods, 'pod')} by {', '.join(plan.plugins)}"
+    yield from _labelled(scope)
 
 
 def answers(plan: EvictionPlan, left_out: str = "") -> Iterator[str]:
     """Count the pods that go and those that stay, by what keeps them; `left_out`: what of them is not listed."""
-    found = f"{_count(len(plan.outcomes), 'pod')} with findings"
+    total = f"{_count(len(plan.outcomes), 'pod')} with findings"
     unjudged = f"; {plan.not_judged} not judged" if plan.not_judged else ""
-    yield f"answer    {found}: {len(plan.evict)} to evict, {len(plan.kept)} kept{unjudged}"
+    yield f"answer    {total}: {len(plan.evict)} to evict, {len(plan.kept)} kept{unjudged}"
     if plan.kept:
         counts = ", ".join(f"{count} × {reason}" for reason, count in plan.kept_by.items())
         yield from _labelled(f"kept      {counts}")
@@ -306,8 +306,8 @@ def _evictions(plan: EvictionPlan, limit: int | None) -> Iterator[str]:
     for number, answer in enumerate(pods[:AT_LENGTH], 1):
         yield ""
         yield from outcome(answer, f"{number:>2}. ")
-    rest = enumerate(pods[AT_LENGTH:], AT_LENGTH + 1)
-    for reasons, several in itertools.groupby(rest, lambda item: ", ".join(finding_reasons(item[1]))):
+    brief_ones = enumerate(pods[AT_LENGTH:], AT_LENGTH + 1)
+    for reasons, several in itertools.groupby(brief_ones, lambda item: ", ".join(finding_reasons(item[1]))):
         yield from ("", f"{_INDENT}{reasons}{_MORE}")
         for number, answer in several:
             pod, target = f"{number:>2}. {answer.pod.key}  on {answer.pod.node}", f"→ {answer.target or 'no place'}"
@@ -332,9 +332,9 @@ def _kept(plan: EvictionPlan, limit: int | None) -> Iterator[str]:
         yield from (_shortened(f" -  {answer.pod.key}  on {answer.pod.node}") for answer in several)
 
 
-def _part(shown: Sequence[object], every: Sequence[object]) -> str:
+def _part(listed: Sequence[object], every: Sequence[object]) -> str:
     """Words for a title where not everything below it is shown."""
-    return f": {len(shown)} of {len(every)}" if len(shown) < len(every) else ""
+    return f": {len(listed)} of {len(every)}" if len(listed) < len(every) else ""
 
 
 _MORE = ", one line each (`descheduler explain POD` has the rest)"
@@ -368,10 +368,10 @@ def _nodes(plan: EvictionPlan, limit: int | None) -> Iterator[str]:
     for change in changes:
         before, after = change.before, change.after
         cores = f"{units.cores(before.cpu_milli)} → {units.cores(after.cpu_milli)} of {units.cores(change.cpu_milli)}"
-        shown = printable.one_line(change.node)
-        if len(shown) > width:  # A line of its own: a name that is cut off cannot be searched for.
-            yield f"{_INDENT}{shown}"
-        name = shown if len(shown) <= width else ""
+        full_name = printable.one_line(change.node)
+        if len(full_name) > width:  # A line of its own: a name that is cut off cannot be searched for.
+            yield f"{_INDENT}{full_name}"
+        name = full_name if len(full_name) <= width else ""
         pods, wrong = f"{before.pods} → {after.pods}", f"{before.wrong} → {after.wrong}"
         yield f"{_INDENT}{name:<{width}}  {pods:>9}  {cores:>22}  {wrong:>20}"
         yield from map(_zone, change.zones)
@@ -393,10 +393,10 @@ def _costs(plan: EvictionPlan) -> Iterator[str]:
 
 
 def _list(title: str, lines: Sequence[str], limit: int | None = None) -> Iterator[str]:
-    shown = lines[:limit]
-    if shown:
-        yield f"{title}{_part(shown, lines)}"
-    for line in shown:
+    listed = lines[:limit]
+    if listed:
+        yield f"{title}{_part(listed, lines)}"
+    for line in listed:
         yield from paragraph.wrap(line, width(), first=" -  ", rest=_INDENT)
 
 
@@ -414,8 +414,8 @@ def _wrapped(label: str, text: str, columns: int) -> list[str]:
 
 
 def _shortened(text: str) -> str:
-    shown = printable.one_line(text)
-    return shown if len(shown) <= width() else f"{shown[: width() - 1]}…"
+    line = printable.one_line(text)
+    return line if len(line) <= width() else f"{line[: width() - 1]}…"
 
 
 def _count(number: int, word: str) -> str:

@@ -51,33 +51,33 @@ def chosen(pods: Sequence[PodView], namespaces: Namespaces, selector: LabelSelec
         pods = [pod for pod in pods if pod.pod.namespace not in excluded]
     if selector is None:
         return pods
-    wanted = selector.compiled
-    return [pod for pod in pods if label_selectors.labels_match(wanted, pod.pod.labels)]
+    compiled = selector.compiled
+    return [pod for pod in pods if label_selectors.labels_match(compiled, pod.pod.labels)]
 
 
 def chosen_groups(
     view: View, nodes: Sequence[NodeView], namespaces: Namespaces, selector: LabelSelector | None
 ) -> Sequence[SpecGroup]:
     """The pods that stand on `nodes` and that `namespaces` and `selector` leave, by what they share."""
-    found: Sequence[SpecGroup] = view.groups
+    groups: Sequence[SpecGroup] = view.groups
     if namespaces.include or namespaces.exclude:
-        found = [group for group in found if namespaces.chosen(group.namespace)]
+        groups = [group for group in groups if namespaces.chosen(group.namespace)]
     if selector is None and len(nodes) == len(view.nodes):
-        return found
+        return groups
     names = frozenset(node.name for node in nodes)
-    return [group for one in found if (group := _narrowed(one, names, selector))]
+    return [group for one in groups if (group := _narrowed(one, names, selector))]
 
 
 def _narrowed(group: SpecGroup, names: Collection[str], selector: LabelSelector | None) -> SpecGroup | None:
     """The group without pods that stand elsewhere or have other labels; None when no pod is left."""
-    left = [
+    pods = [
         pod
         for template in group.templates
         if selector is None or selector.matches(template.labels)
         for pod in template.pods
         if pod.node in names
     ]
-    return SpecGroup.of(left) if left else None
+    return SpecGroup.of(pods) if pods else None
 
 
 def indices(view: View, groups: Sequence[SpecGroup]) -> Mapping[str, LabelIndex]:

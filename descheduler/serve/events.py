@@ -23,15 +23,15 @@ def events(result: CycleResult) -> Iterator[Event]:
         return
     by_uid = {outcome.pod.uid: outcome for outcome in result.plan.evict}
     failure_events = result.setup.failure_events
-    told = [of_attempt(by_uid[attempt.uid], attempt, failure_events=failure_events) for attempt in result.attempts]
-    told += [
-        _failure(outcome, outcome.reasons[0].text)
-        for outcome in result.plan.kept
-        if outcome.reasons[0].reason == "RequestRefused" and outcome.pod.uid in result.plan.withdrawals
-    ]
-    if failure_events:
-        told += [of_limit(outcome, result.setup.limits) for outcome in result.plan.kept]
-    yield from (event for event in told if event is not None)
+    for attempt in result.attempts:
+        if event := of_attempt(by_uid[attempt.uid], attempt, failure_events=failure_events):
+            yield event
+    for outcome in result.plan.kept:
+        if outcome.reasons[0].reason == "RequestRefused" and outcome.pod.uid in result.plan.withdrawals:
+            yield _failure(outcome, outcome.reasons[0].text)
+    for outcome in result.plan.kept if failure_events else ():
+        if event := of_limit(outcome, result.setup.limits):
+            yield event
 
 
 ACTION = "Descheduled"
@@ -43,8 +43,8 @@ def of_attempt(outcome: Outcome, attempt: Attempt, *, failure_events: bool) -> E
     Source: upstream `EvictPod`: the reason is the plugin, failures are reported only where the policy asks for it.
     """
     if attempt.goes:
-        asked = f": {attempt.text}" if attempt.result == "Requested" else ""
-        return _event(outcome, outcome.main.plugin or "NotSet", more=asked)
+        request = f": {attempt.text}" if attempt.result == "Requested" else ""
+        return _event(outcome, outcome.main.plugin or "NotSet", more=request)
     if attempt.result in ("WouldEvict", "Deferred", "NotTried") or not failure_events:
         return None
     return _failure(outcome, attempt.text)

@@ -50,13 +50,13 @@ class JobLog:
 
     def job(self, progress: Progress) -> None:
         """A line for one step of a job."""
-        again = self._last.get(progress.job) == progress
+        repeats = self._last.get(progress.job) == progress
         self._last[progress.job] = progress
         if progress.reason == "Removed":
             del self._last[progress.job]
         level = logging.ERROR if progress.reason == "Failed" else logging.INFO
         fields = {"job": progress.job, "pod": progress.pod, "result": progress.reason, "text": progress.text}
-        LOG.log(logging.DEBUG if again else level, "%s", Fields(event="migration", **fields))
+        LOG.log(logging.DEBUG if repeats else level, "%s", Fields(event="migration", **fields))
 
 
 def _decisions(result: CycleResult) -> Iterator[Line]:
@@ -64,7 +64,7 @@ def _decisions(result: CycleResult) -> Iterator[Line]:
         return
     attempts = {attempt.uid or attempt.pod: attempt for attempt in result.attempts}
     for outcome in result.plan.outcomes:
-        found = attempts.get(outcome.pod.uid) or attempts.get(outcome.pod.key)
+        eviction = attempts.get(outcome.pod.uid) or attempts.get(outcome.pod.key)
         main = outcome.main
         entry: Line = {
             "verdict": outcome.verdict,
@@ -78,8 +78,8 @@ def _decisions(result: CycleResult) -> Iterator[Line]:
         }
         if outcome.reasons:
             entry |= {"keptBy": outcome.reasons[0].reason, "text": outcome.reasons[0].text}
-        if found and outcome.verdict == "evict":
-            entry |= {"result": found.result} | ({"text": found.text} if found.text else {})
+        if eviction and outcome.verdict == "evict":
+            entry |= {"result": eviction.result} | ({"text": eviction.text} if eviction.text else {})
         yield entry | ({"target": outcome.target} if outcome.target else {})
 
 

@@ -195,10 +195,10 @@ class Loop:
             start = min(start, schedule.next_after(self._scheduled if stepped_back else now))
             if start <= now:
                 break
-            asked, began = min(start - now, LOOK_SECONDS), self._clock.monotonic()
-            if wait(asked):
+            seconds, began = min(start - now, LOOK_SECONDS), self._clock.monotonic()
+            if wait(seconds):
                 return True
-            if self._clock.monotonic() - began < asked - WOKEN_SECONDS:
+            if self._clock.monotonic() - began < seconds - WOKEN_SECONDS:
                 self._due = False
                 return False
             if start <= self._clock.wall():

@@ -64,8 +64,8 @@ class Metrics:
         )
         self._leader = Gauge("descheduler_leader", "1 when this process may evict", registry=r)
         self._policy = Gauge("descheduler_policy_reload_success", "0 while the policy file cannot be used", registry=r)
-        self._seen = Gauge("descheduler_picture_objects", "Objects of the last picture", ("kind",), registry=r)
-        self._left = Gauge("descheduler_pods_left_by_limits", "Pods kept only by a limit", registry=r)
+        self._objects = Gauge("descheduler_picture_objects", "Objects of the last picture", ("kind",), registry=r)
+        self._left_by_limits = Gauge("descheduler_pods_left_by_limits", "Pods kept only by a limit", registry=r)
         self._not_judged = Gauge(
             "descheduler_pods_not_judged",
             "Pods that a plugin could not judge in the last cycle",
@@ -102,12 +102,12 @@ class Metrics:
             self._evicted.count(labels)
         for reason, count in plan.kept_by.items():
             self._kept.labels(reason).inc(count)
-        self._left.set(sum(count for reason, count in plan.kept_by.items() if reason.startswith("Limit")))
+        self._left_by_limits.set(sum(count for reason, count in plan.kept_by.items() if reason.startswith("Limit")))
         self._not_judged.clear()
         for name in plan.plugins:
             self._not_judged.labels(name).set(plan.not_judged_by.get(name, 0))
-        self._seen.labels("Node").set(len(plan.view.nodes))
-        self._seen.labels("Pod").set(sum(len(node.pods) for node in plan.view.nodes.values()))
+        self._objects.labels("Node").set(len(plan.view.nodes))
+        self._objects.labels("Pod").set(sum(len(node.pods) for node in plan.view.nodes.values()))
 
 
 class _Evicted:

@@ -90,21 +90,21 @@ def document(result: CycleResult, past: Sequence[Cycle], text: str = "", *, refr
 def _lead(result: CycleResult, text: str, refresh: bool) -> list[Child]:
     role = page.badge("leader" if result.leader else "standby", "good" if result.leader else "")
     does = page.badge("dry run" if result.dry_run else "evicting", "" if result.dry_run else "warn")
-    said = f" cycle {result.number}, {units.moment(result.began)}, took {units.span(result.seconds)} · "
+    cycle = f" cycle {result.number}, {units.moment(result.began)}, took {units.span(result.seconds)} · "
     query = {"node": text, "refresh": "off" if refresh else ""}
     address = "?" + urllib.parse.urlencode({name: value for name, value in query.items() if value})
-    return [role, " ", does, said, page.refresh_link(address, refresh)]
+    return [role, " ", does, cycle, page.refresh_link(address, refresh)]
 
 
 def _tiles(result: CycleResult, plan: EvictionPlan) -> Markup:
     pods = sum(len(node.pods) for node in plan.view.nodes.values())
     reasons = ", ".join(f"{count} × {why}" for why, count in list(plan.kept_by.items())[:4])
-    gone = "would go; nothing is evicted" if result.dry_run else f"{sum(a.goes for a in result.attempts)} gone"
+    note = "would go; nothing is evicted" if result.dry_run else f"{sum(a.goes for a in result.attempts)} gone"
     return page.tiles(
         page.tile("Judged", f"{pods} pods", f"on {len(plan.view.nodes)} nodes"),
         html.not_judged(plan),
         page.tile("Misplaced", len(plan.outcomes), tone="warn" if plan.outcomes else "good"),
-        page.tile("To evict", len(plan.evict), gone, tone="bad" if plan.evict else "good"),
+        page.tile("To evict", len(plan.evict), note, tone="bad" if plan.evict else "good"),
         page.tile("Kept", len(plan.kept), reasons),
     )
 
@@ -113,9 +113,9 @@ def _search(text: str, refresh: bool) -> Markup:
     """Chooses what the page lists; works without scripts."""
     label = "part of the name of a node or pod"
     field = el("input", type="search", name="node", value=text, placeholder="node or pod", aria_label=label)
-    held = None if refresh else el("input", type="hidden", name="refresh", value="off")
+    hidden = None if refresh else el("input", type="hidden", name="refresh", value="off")
     everything = el("a", "show all", href="?") if text else None
-    return el("form", field, held, " ", el("button", "show"), " ", everything, method="get", style="margin:0 0 16px")
+    return el("form", field, hidden, " ", el("button", "show"), " ", everything, method="get", style="margin:0 0 16px")
 
 
 def _violations(outcomes: Sequence[Outcome]) -> Markup:

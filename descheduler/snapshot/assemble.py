@@ -42,42 +42,42 @@ def covered(
     objects: Iterable[wire.PodDisruptionBudgetObject],
     everything: Iterable[SpecGroup],
     before: Mapping[str, CoveredPods],
-    left: Iterable[PodView],
+    leavers: Iterable[PodView],
     came: Iterable[PodView],
 ) -> dict[str, CoveredPods]:
     """The budgets by `namespace/name`. `before`: those of the last picture, since when pods `left` and `came`;
     `everything`: all pods that there are now."""
-    gone, new = _by_namespace(left), _by_namespace(came)
+    removed, new = _by_namespace(leavers), _by_namespace(came)
     indices = functools.cache(lambda: templates.indices(everything))
-    found: dict[str, CoveredPods] = {}
+    by_key: dict[str, CoveredPods] = {}
     for obj in objects:
         meta = obj.metadata
         key = f"{meta.namespace}/{meta.name}"
-        known = before.get(key)
-        if known is None or known.object.spec != obj.spec:
+        previous = before.get(key)
+        if previous is None or previous.object.spec != obj.spec:
             index = indices().get(meta.namespace)
             pods = frozenset([one.uid for one in index.select(obj.spec.selector)] if index else ())
         else:
-            pods = _followed(known, gone.get(meta.namespace, ()), new.get(meta.namespace, ()))
+            pods = _followed(previous, removed.get(meta.namespace, ()), new.get(meta.namespace, ()))
         budget = DisruptionBudget(key, obj.status.disruptions_allowed, pods)
-        found[key] = CoveredPods(obj, known.budget if known and known.budget == budget else budget)
-    return found
+        by_key[key] = CoveredPods(obj, previous.budget if previous and previous.budget == budget else budget)
+    return by_key
 
 
 def _by_namespace(pods: Iterable[PodView]) -> Mapping[str, list[PodView]]:
-    found: dict[str, list[PodView]] = defaultdict(list)
+    by_namespace: dict[str, list[PodView]] = defaultdict(list)
     for one in pods:
-        found[one.pod.namespace].append(one)
-    return found
+        by_namespace[one.pod.namespace].append(one)
+    return by_namespace
 
 
-def _followed(known: CoveredPods, left: Iterable[PodView], came: Iterable[PodView]) -> frozenset[str]:
-    selector, pods = known.object.spec.selector, known.budget.pods
+def _followed(previous: CoveredPods, leavers: Iterable[PodView], came: Iterable[PodView]) -> frozenset[str]:
+    selector, pods = previous.object.spec.selector, previous.budget.pods
     if selector is None:
         return pods
-    gone = [one.uid for one in left if label_selectors.labels_match(selector, one.pod.labels)]
+    removed = [one.uid for one in leavers if label_selectors.labels_match(selector, one.pod.labels)]
     new = [one.uid for one in came if label_selectors.labels_match(selector, one.pod.labels)]
-    return pods.difference(gone).union(new) if gone or new else pods
+    return pods.difference(removed).union(new) if removed or new else pods
 
 
 _ZONES = (
@@ -103,13 +103,13 @@ def _volume_nodes(
         for one in classes
         if one.volume_binding_mode == "WaitForFirstConsumer" and one.allowed_topologies
     }
-    found: dict[str, tuple[objects.NodeSelector, ...]] = {}
+    by_claim: dict[str, tuple[objects.NodeSelector, ...]] = {}
     for claim in claims:
         bound = claim.spec.volume_name
         where = by_volume.get(bound, ()) if bound else by_class.get(claim.spec.storage_class_name or "", ())
         if where:
-            found[f"{claim.metadata.namespace}/{claim.metadata.name}"] = where
-    return found
+            by_claim[f"{claim.metadata.namespace}/{claim.metadata.name}"] = where
+    return by_claim
 
 
 def _volume_notes(
@@ -152,8 +152,8 @@ def _of_volume(volume: wire_volumes.PersistentVolumeObject) -> Iterator[objects.
 
 
 def _term(topology: wire_volumes.TopologyTerm) -> objects.NodeSelectorTerm:
-    wanted = topology.match_label_expressions or ()
-    lines = (objects.LabelRequirement(key=line.key, operator="In", values=line.values) for line in wanted)
+    requirements = topology.match_label_expressions or ()
+    lines = (objects.LabelRequirement(key=line.key, operator="In", values=line.values) for line in requirements)
     return objects.NodeSelectorTerm(match_expressions=tuple(lines))
 
 
@@ -187,14 +187,16 @@ class PlacedPods:
 
     def read(self, objects: Objects, classes: Mapping[str, int]) -> None:
         """Bring it up to date. `classes`: priorities by the names of their classes."""
-        kept: dict[_Place, PackedPod] = objects.by_kind["Pod"]
+        current: dict[_Place, PackedPod] = objects.by_kind["Pod"]
         moves: dict[str, Moves] = defaultdict(lambda: ([], []))
-        known, again = self._pods, classes != self._classes
-        touched = [w for w, obj in kept.items() if again or (one := known.get(w)) is None or one.object is not obj]
-        if len(known) + sum(where not in known for where in touched) > len(kept):
-            touched += known.keys() - kept.keys()
-        for where in [*touched, *(one for one in self._left_out if one not in kept)]:
-            before, obj = known.get(where), kept.get(where)
+        previous, renewed = self._pods, classes != self._classes
+        touched = [
+            w for w, obj in current.items() if renewed or (one := previous.get(w)) is None or one.object is not obj
+        ]
+        if len(previous) + sum(where not in previous for where in touched) > len(current):
+            touched += previous.keys() - current.keys()
+        for where in [*touched, *(one for one in self._left_out if one not in current)]:
+            before, obj = previous.get(where), current.get(where)
             self._left_out.pop(where, None)
             if before is not None:
                 del self._pods[where]
@@ -210,12 +212,12 @@ class PlacedPods:
                     self._troubled[where] = one
                 moves[one.node][1].append(one)
         self._classes, self.moves = classes, moves
-        for name, (left, came) in moves.items():
-            self._move(name, left, came)
+        for name, (leavers, came) in moves.items():
+            self._move(name, leavers, came)
 
-    def _move(self, node: str, left: list[PodView], came: list[PodView]) -> None:
+    def _move(self, node: str, leavers: list[PodView], came: list[PodView]) -> None:
         pods = self.by_node.setdefault(node, [])
-        for one in left:
+        for one in leavers:
             del pods[bisect.bisect_left(pods, by_name(one), key=by_name)]
         if len(came) > len(pods):
             pods += came
@@ -265,7 +267,7 @@ class Pictures:
         self._groups: tuple[Groups, Groups] = {}, {}
         """Of pods that have not ended and are bound to a node, and of all others."""
         self._budgets: Mapping[str, CoveredPods] = {}
-        self._kept: dict[object, Any] = {}
+        self._caches: dict[object, Any] = {}
 
     def view(self, objects: Objects, now: str = "", source: str = "given") -> View:
         """Make a picture as the function `view` does. Where that fails, the next picture is made of nothing but its
@@ -277,16 +279,16 @@ class Pictures:
             raise
 
     def _view(self, objects: Objects, now: str, source: str) -> View:
-        moment, source = (times.parse(now), source) if now else _moment(objects)
+        seconds, source = (times.parse(now), source) if now else _newest_time(objects)
         problems = list(objects.problems)
         classes = {c.metadata.name: c.value for c in objects.of("PriorityClass")}
         reports = self._read_reports(objects, problems)
         self._pods.read(objects, classes)
         problems.extend(self._pods.problems)
-        left, came = self._nodes(objects.of("Node"), reports, problems)
+        leavers, came = self._nodes(objects.of("Node"), reports, problems)
         nodes = {name: home.view for name, home in self._homes.items()}
         everything = (*self._groups[0].values(), *self._groups[1].values())
-        self._budgets = covered(objects.of("PodDisruptionBudget"), everything, self._budgets, left, came)
+        self._budgets = covered(objects.of("PodDisruptionBudget"), everything, self._budgets, leavers, came)
         replicas: dict[str, int] = defaultdict(int)
         for group in everything:
             for owner in group.first.object.metadata.owner_references or ():
@@ -294,12 +296,12 @@ class Pictures:
         usage: dict[str, Usage] = {}
         if objects.by_kind["NodeMetric"]:
             metrics = objects.of("NodeMetric")
-            usage[gather.NODE_METRIC] = gather.of_node_metrics(metrics, moment, problems)
+            usage[gather.NODE_METRIC] = gather.of_node_metrics(metrics, seconds, problems)
         if objects.by_kind["NodeMetrics"]:
             of_nodes, of_pods = objects.of("NodeMetrics"), objects.of("PodMetrics")
             usage[gather.METRICS_API] = gather.of_metrics_api(of_nodes, of_pods, problems)
         return View(
-            time=times.show(moment),
+            time=times.show(seconds),
             time_source=source,
             nodes=nodes,
             groups=tuple(self._groups[0].values()),
@@ -317,7 +319,7 @@ class Pictures:
             replicas=dict(replicas),
             problems=tuple(problems),
             notes=tuple(_notes(objects, self._unbound, everything)),
-            kept=self._kept if objects.packer.lasting else None,
+            kept=self._caches if objects.packer.lasting else None,
         )
 
     def _read_reports(self, objects: Objects, problems: list[Problem]) -> Mapping[str, _Reported]:
@@ -328,49 +330,49 @@ class Pictures:
         before, self._reports = self._reports, {}
         for name in {**by_name, **of_crane}:
             inputs = by_name.get(name), of_crane.get(name)
-            known = before.get(name)
-            if known is None or known.inputs[0] is not inputs[0] or known.inputs[1] is not inputs[1]:
-                known = _Reported.of(*inputs, known.report if known else None)
-            self._reports[name] = known
-            problems.extend(known.problems)
+            report = before.get(name)
+            if report is None or report.inputs[0] is not inputs[0] or report.inputs[1] is not inputs[1]:
+                report = _Reported.of(*inputs, report.report if report else None)
+            self._reports[name] = report
+            problems.extend(report.problems)
         return self._reports
 
     def _nodes(
         self, objects: Iterable[wire.NodeObject], reports: Mapping[str, _Reported], problems: list[Problem]
     ) -> Moves:
         """Bring nodes up to date, and what is worked out from their pods; returns all pods that left, and that came."""
-        left, came = list[PodView](), list[PodView]()
+        leavers, came = list[PodView](), list[PodView]()
         before, self._homes = self._homes, {}
         for obj in objects:
             name = obj.metadata.name
-            home, gone, new = self._home(obj, reports.get(name, _NOT_REPORTED), before.pop(name, None))
+            home, removed, new = self._home(obj, reports.get(name, _NOT_REPORTED), before.pop(name, None))
             self._homes[name] = home
             problems.extend(home.problems)
-            left += gone
+            leavers += removed
             came += new
-        left += [one for home in before.values() for one in home.pods]
+        leavers += [one for home in before.values() for one in home.pods]
         self._by_uid = dict(self._by_uid)  # Pictures that were made earlier keep theirs.
-        for one in left:
+        for one in leavers:
             self._by_uid.pop(one.uid, None)
         self._by_uid.update({one.uid: one for one in came})
-        gone, new = self._stray()
+        removed, new = self._stray()
         self._groups = (
-            grouped(active(came), active(left), self._groups[0]),
-            grouped([*new, *ended(came)], [*gone, *ended(left)], self._groups[1]),
+            grouped(active(came), active(leavers), self._groups[0]),
+            grouped([*new, *ended(came)], [*removed, *ended(leavers)], self._groups[1]),
         )
-        return left + gone, came + new
+        return leavers + removed, came + new
 
-    def _home(self, obj: wire.NodeObject, reported: _Reported, known: Home | None) -> tuple[Home, *Moves]:
+    def _home(self, obj: wire.NodeObject, reported: _Reported, previous: Home | None) -> tuple[Home, *Moves]:
         """The node as it is now, the pods that left it, and those that came."""
         name = obj.metadata.name
-        if known and known.is_of(obj, reported.report):
+        if previous and previous.is_of(obj, reported.report):
             if name in self._pods.moves:
-                return known, *known.change(*self._pods.moves[name], reported.seen_at)
-            known.seen(reported.seen_at)
-            return known, [], []
+                return previous, *previous.change(*self._pods.moves[name], reported.seen_at)
+            previous.seen(reported.seen_at)
+            return previous, [], []
         home = Home(obj, reported.report)
         home.change((), self._pods.by_node.get(name, ()), reported.seen_at)
-        return home, *_moves(known.pods if known else (), home.pods)
+        return home, *_moves(previous.pods if previous else (), home.pods)
 
     def _stray(self) -> Moves:
         """Note which pods are on none of the nodes, by namespace and name."""
@@ -381,10 +383,10 @@ class Pictures:
 
 def _moves(before: Iterable[PodView], after: Sequence[PodView]) -> Moves:
     """The pods that left, and those that came."""
-    known = {one.uid: one for one in before}
-    came = [one for one in after if known.get(one.uid) is not one]
-    stayed = {one.uid for one in after if known.get(one.uid) is one}
-    return [one for uid, one in known.items() if uid not in stayed], came
+    by_uid = {one.uid: one for one in before}
+    came = [one for one in after if by_uid.get(one.uid) is not one]
+    stayed = {one.uid for one in after if by_uid.get(one.uid) is one}
+    return [one for uid, one in by_uid.items() if uid not in stayed], came
 
 
 class _Reported(msgspec.Struct, frozen=True):
@@ -401,14 +403,14 @@ class _Reported(msgspec.Struct, frozen=True):
         """Read them. A report that says what the one `before` said is that one: mostly only its time is another."""
         problems: list[Problem] = []
         try:
-            found, seen_at = _report(obj, problems)
+            report, seen_at = _report(obj, problems)
             if by_crane:
-                found = msgspec.structs.replace(found, by_crane=homes.crane_reserved(by_crane, problems))
+                report = msgspec.structs.replace(report, by_crane=homes.crane_reserved(by_crane, problems))
         except Exception as error:  # noqa: BLE001 - one node's fault costs that node
-            found, seen_at = Report(), None
+            report, seen_at = Report(), None
             name = (obj or by_crane or wire.NRTObject()).metadata.name
             problems.append(FAULTS.problem(f"noderesourcetopology/{name}", error))
-        return cls((obj, by_crane), before if before == found else found, seen_at, tuple(problems))
+        return cls((obj, by_crane), before if before == report else report, seen_at, tuple(problems))
 
 
 _NOT_REPORTED = _Reported((None, None), Report(), None, ())
@@ -425,9 +427,9 @@ def _report(obj: _Topology | None, problems: list[Problem]) -> tuple[Report, flo
     return homes.read(obj, problems) if obj else (Report(), None)
 
 
-def _moment(objects: Objects) -> tuple[float, str]:
-    found = [seconds for text in set(_times(objects)) if (seconds := times.parse_or_none(text)) is not None]
-    return (max(found), "the newest time in the files") if found else (0.0, "unknown: no object has a time")
+def _newest_time(objects: Objects) -> tuple[float, str]:
+    timestamps = [seconds for text in set(_times(objects)) if (seconds := times.parse_or_none(text)) is not None]
+    return (max(timestamps), "the newest time in the files") if timestamps else (0.0, "unknown: no object has a time")
 
 
 def _times(objects: Objects) -> Iterator[str | None]:

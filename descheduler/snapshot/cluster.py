@@ -183,19 +183,19 @@ class Watches:
         tail = self._tails.get(kind)
         if tail is None:
             return None
-        found = tail.changes()
-        if isinstance(found, Changes):
+        latest = tail.changes()
+        if isinstance(latest, Changes):
             self.reasons[kind] = ""
             self._next_rest.pop(kind, None)
-            return found
+            return latest
         # The list is read now; after a watch that would most likely end the same way also in the cycles to come.
         self._tails.pop(kind).stop()
-        if found.rest:
-            rest = self._rests[kind] = self._next_rest.get(kind, 1)
-            self._next_rest[kind] = min(LONGEST_REST, rest * 2)
-        if self.reasons.get(kind) != found.why:
-            LOG.info("%s: the list is read, not the watch: %s", kind, found.why)
-        self.reasons[kind] = found.why
+        if latest.rest:
+            cycles = self._rests[kind] = self._next_rest.get(kind, 1)
+            self._next_rest[kind] = min(LONGEST_REST, cycles * 2)
+        if self.reasons.get(kind) != latest.why:
+            LOG.info("%s: the list is read, not the watch: %s", kind, latest.why)
+        self.reasons[kind] = latest.why
         return None
 
     def follow(self, kind: str, path: str, objects: files.Objects) -> None:
@@ -311,10 +311,10 @@ def _read_kind(
 ) -> str:
     """Read a list; returns its path when all of it could be read, and may be watched from there on. `absent` is told
     of a kind that the server does not have."""
-    path, found = paths[kind], len(objects.problems)
+    path, problems = paths[kind], len(objects.problems)
     try:
         _list_patiently(api, objects, kind, path, wait)
-        return path if len(objects.problems) == found else ""
+        return path if len(objects.problems) == problems else ""
     except ApiError as error:
         unserved = error.status == HTTPStatus.NOT_FOUND and kind in _CUSTOM
         if unserved and paths is PATHS and kind in OLDER:

@@ -76,39 +76,39 @@ class Objects(msgspec.Struct):
 
     def kept(self, kind: str, document: msgspec.Raw) -> bool:
         """Take an object over from the last cycle; False when it is another one, or has changed."""
-        known = self.known.get(kind)
-        if not known:
+        previous = self.known.get(kind)
+        if not previous:
             return False
         try:
             meta = _decode_identity(document).metadata
         except UNREADABLE:
             return False
         place = (meta.namespace, meta.name)
-        found = known.get(place)
-        if found is None or not meta.uid or not meta.resource_version or place in self.by_kind[kind]:
+        obj = previous.get(place)
+        if obj is None or not meta.uid or not meta.resource_version or place in self.by_kind[kind]:
             return False
-        if (found.metadata.uid, found.metadata.resource_version) != (meta.uid, meta.resource_version):
+        if (obj.metadata.uid, obj.metadata.resource_version) != (meta.uid, meta.resource_version):
             return False
-        self.by_kind[kind][place] = found
+        self.by_kind[kind][place] = obj
         return True
 
     def of(self, kind: str) -> list[Any]:
         """Objects of `kind`, by namespace and name."""
-        kept = self.by_kind[kind]
-        return [kept[place] for place in sorted(kept)]
+        objects = self.by_kind[kind]
+        return [objects[place] for place in sorted(objects)]
 
     def change(self, kind: str, before: Objects, changed: Mapping[tuple[str, str], Any]) -> None:
         """Take over a kind from the last cycle, but for the objects that changed; None stands for one that is gone.
 
         `before` changes with it: a watch reports a change once, whatever becomes of this cycle.
         """
-        kept = before.by_kind[kind]
+        objects = before.by_kind[kind]
         for place, obj in changed.items():
             if obj is None:
-                kept.pop(place, None)
-            elif not _unchanged(kept.get(place), obj):
-                kept[place] = obj
-        self.by_kind[kind] = kept
+                objects.pop(place, None)
+            elif not _unchanged(objects.get(place), obj):
+                objects[place] = obj
+        self.by_kind[kind] = objects
 
 
 class _Identity(msgspec.Struct, rename="camel"):
@@ -153,9 +153,9 @@ def read(paths: Iterable[str]) -> Objects:
 def _files(paths: Iterable[str], broken: list[Problem]) -> Iterator[pathlib.Path]:
     for path in map(pathlib.Path, paths):
         if path.is_dir():
-            found = sorted(p for p in path.rglob("*") if p.suffix in _SUFFIXES and p.is_file())
-            yield from found
-            if not found:
+            files = sorted(p for p in path.rglob("*") if p.suffix in _SUFFIXES and p.is_file())
+            yield from files
+            if not files:
                 broken.append(Problem(str(path), "folder", "", "no .json, .yaml or .yml file in it", _HOW))
         elif path.is_file() or path.is_fifo():
             yield path
@@ -253,8 +253,8 @@ def _to_json(document: Any, where: str) -> bytes:
 
 def take(objects: Objects, document: bytes | msgspec.Raw, path: str, kind: str = "") -> None:
     """Take one object, or every item of a list. Items of a list may name no kind: the list does."""
-    found = _header(document, path)
-    kind = kind_of(found.kind, found.api_version) or kind
+    header = _header(document, path)
+    kind = kind_of(header.kind, header.api_version) or kind
     if kind.endswith("List"):
         for item in _items(document, path):
             take(objects, item, path, kind.removesuffix("List"))
@@ -330,13 +330,13 @@ def _without_heartbeats(node: wire.NodeObject) -> wire.NodeObject:
     return replace(node, status=replace(node.status, conditions=conditions or None))
 
 
-def _unchanged(held: Any, obj: Any) -> bool:
+def _unchanged(previous: Any, obj: Any) -> bool:
     """Tell whether an object says what it said before, if in another version."""
-    if held is None or held.metadata.uid != obj.metadata.uid:
+    if previous is None or previous.metadata.uid != obj.metadata.uid:
         return False
     replace = msgspec.structs.replace
-    meta = replace(obj.metadata, resource_version=held.metadata.resource_version)
-    same: bool = replace(obj, metadata=meta) == held
+    meta = replace(obj.metadata, resource_version=previous.metadata.resource_version)
+    same: bool = replace(obj, metadata=meta) == previous
     return same
 
 
@@ -354,12 +354,12 @@ def _put(objects: Objects, obj: Any, kind: str, path: str) -> None:
         why = "a number in it is beyond 64 bits"
         objects.problems.append(Problem(f"{path}: pod/{'/'.join(place)}", "$.spec", "", why, do))
         return
-    kept, known = objects.by_kind[kind], objects.known.get(kind)
-    if known and _unchanged(known.get(place), obj):
-        obj = known[place]
-    if place in kept:
+    current, previous = objects.by_kind[kind], objects.known.get(kind)
+    if previous and _unchanged(previous.get(place), obj):
+        obj = previous[place]
+    if place in current:
         objects.repeated[kind] += 1
-    kept[place] = obj
+    current[place] = obj
 
 
 def _poison(document: bytes | msgspec.Raw, kind: str, path: str, why: str) -> Problem:

@@ -83,42 +83,42 @@ def of_pod(one: PodView, home: NodeView, reported: Report) -> tuple[tuple[Contai
     promised, zones in the annotation, counts where nobody else has promised anything. An agent that carries Crane's
     promises out names the containers that have one.
     """
-    seen = reported.placements.get(one.uid, ())
-    found = seen or as_promised(one.pod, home, reported.allocs.get(one.uid))
+    reports = reported.placements.get(one.uid, ())
+    placements = reports or as_promised(one.pod, home, reported.allocs.get(one.uid))
     zones = one.pod.crane.nodes
-    if zones and not any(each.source == "crane" for each in found):
+    if zones and not any(each.source == "crane" for each in placements):
         whole = ContainerPlacement(namespace=one.pod.namespace, pod=one.pod.name, uid=one.pod.uid, container="*")
         exclusive = one.pod.crane.policy == "exclusive"
         of_crane = {"source": "crane", "exclusive": exclusive, "single_numa": len(zones) == 1, "scope": "pod"}
-        found = tuple(
+        placements = tuple(
             msgspec.structs.replace(each, promised_nodes=zones, **of_crane) if each.source == "none" else each
-            for each in found or (whole,)
+            for each in placements or (whole,)
         )
-    return tuple(_refined(each, one, home) for each in found), bool(seen)
+    return tuple(_refined(each, one, home) for each in placements), bool(reports)
 
 
 def _refined(container: ContainerPlacement, one: PodView, home: NodeView) -> ContainerPlacement:
     """Kubelet aligns to one NUMA node what could fit on one under `restricted`, and what Volcano asked for."""
     if container.source != "kubelet" or container.single_numa:
         return container
-    asked = one.pod.annotations.get(keys.VOLCANO_NUMA_POLICY) == _SINGLE
+    by_annotation = one.pod.annotations.get(keys.VOLCANO_NUMA_POLICY) == _SINGLE
     could = home.topology_policy == "restricted" and _could_be_single(container, one, home)
-    return msgspec.structs.replace(container, single_numa=True) if asked or could else container
+    return msgspec.structs.replace(container, single_numa=True) if by_annotation or could else container
 
 
 def _could_be_single(container: ContainerPlacement, one: PodView, home: NodeView) -> bool:
     if not container.promised_cpus:
         return False
-    kept = home.cpu_manager.reserved_cpus
-    by_topology = {zone.id: {"cpu": Quantity.of(len(zone.cpus - kept))} for zone in home.topology.nodes}
+    reserved = home.cpu_manager.reserved_cpus
+    by_topology = {zone.id: {"cpu": Quantity.of(len(zone.cpus - reserved))} for zone in home.topology.nodes}
     amounts = {"cpu": Quantity.of(len(container.promised_cpus)), **_memory(container, one)}
     # Were the machine empty, could one NUMA node hold all of it? Resources that no NUMA node lists are not asked.
     # Source: kubelet prefers the fewest nodes that could hold a request on an empty machine, and its policy
     # `restricted` admits nothing else.
     totals = home.zone_totals or by_topology
     listed = {name for zone in totals.values() for name in zone}
-    wanted = {name: amount for name, amount in amounts.items() if name in listed}
-    return any(all(name in zone and zone[name] >= most for name, most in wanted.items()) for zone in totals.values())
+    requests = {name: amount for name, amount in amounts.items() if name in listed}
+    return any(all(name in zone and zone[name] >= most for name, most in requests.items()) for zone in totals.values())
 
 
 def _memory(container: ContainerPlacement, one: PodView) -> dict[str, Quantity]:
@@ -205,11 +205,11 @@ class Home:
         if self.view.placement_at != at:
             self.view = msgspec.structs.replace(self.view, placement_at=at)
 
-    def change(self, left: Iterable[PodView], came: Iterable[PodView], seen_at: float | None) -> Moves:
+    def change(self, leavers: Iterable[PodView], came: Iterable[PodView], seen_at: float | None) -> Moves:
         """Some of its pods left, and others came, as they were read; then its agent saw them last. Returns the same
         pods with what was promised to them. Pods that stay keep that: it follows from the pod, the node's object and
         the report."""
-        gone = [self.pods.pop(bisect.bisect_left(self.pods, by_name(one), key=by_name)) for one in left]
+        removed = [self.pods.pop(bisect.bisect_left(self.pods, by_name(one), key=by_name)) for one in leavers]
         new = [self._with_promises(one) for one in came]
         for one in new:
             bisect.insort(self.pods, one, key=by_name)
@@ -217,7 +217,7 @@ class Home:
         self.view = self.view.with_pods(
             tuple(active(self.pods)),
             tuple(ended(self.pods)),
-            moves=(gone, new),
+            moves=(removed, new),
             reserved=(
                 reserved_cpus(
                     self._reported,
@@ -229,13 +229,13 @@ class Home:
             ),
             placement_at=seen_at,
         )
-        return gone, new
+        return removed, new
 
     def _with_promises(self, one: PodView) -> PodView:
         if one.pod.phase in _ENDED:
             return one
-        containers, seen = of_pod(one, self.view, self._reported)
-        return msgspec.structs.replace(one, containers=containers, observed=seen) if containers else one
+        containers, observed = of_pod(one, self.view, self._reported)
+        return msgspec.structs.replace(one, containers=containers, observed=observed) if containers else one
 
 
 def active(pods: Iterable[PodView]) -> list[PodView]:
@@ -279,31 +279,31 @@ class Report(NodeReport, frozen=True, kw_only=True):
 def read(obj: wire.NRTObject, problems: list[Problem]) -> tuple[Report, float | None]:
     """The report of one node, and when its agent saw where containers are, in seconds since the epoch: None when it
     does not say, minus infinity when that cannot be read. What cannot be read is added to `problems`."""
-    known = Reader(obj, problems, max_numa_nodes=nrt.MAX_NUMA_NODES)
-    placement, policy = known.placement, known.policy
+    topology_reader = Reader(obj, problems, max_numa_nodes=nrt.MAX_NUMA_NODES)
+    placement, policy = topology_reader.placement, topology_reader.policy
     # Koordinator's rules, and kubelet's `restricted`, go through sets of NUMA nodes.
-    is_searched = len(known.nodes) <= defaults.NUMA_NODES
-    if not is_searched and (policy.policy == "restricted" or known.topology.cpus):
-        reader.numa_nodes(obj.zones, known.owner, problems)
+    is_searched = len(topology_reader.nodes) <= defaults.NUMA_NODES
+    if not is_searched and (policy.policy == "restricted" or topology_reader.topology.cpus):
+        reader.numa_nodes(obj.zones, topology_reader.owner, problems)
     placements: dict[str, list[nrt.ContainerPlacement]] = defaultdict(list)
     for container in placement.containers if placement else ():
         placements[container.uid].append(container)
-    found = Report(
-        topology=known.topology,
-        zones=known.available,
-        zone_totals=known.allocatable if policy.policy == "restricted" and is_searched else {},
-        distances=known.distances,
-        be_pool=known.be_pool,
+    report = Report(
+        topology=topology_reader.topology,
+        zones=topology_reader.available,
+        zone_totals=topology_reader.allocatable if policy.policy == "restricted" and is_searched else {},
+        distances=topology_reader.distances,
+        be_pool=topology_reader.be_pool,
         topology_policy=policy.policy,
         topology_scope=policy.scope or "container",
-        cpu_manager=known.cpu_manager,
-        reservation=known.reservation,
-        system_qos=known.system_qos,
-        allocs={alloc.uid: alloc for alloc in known.kubelets_pods},
+        cpu_manager=topology_reader.cpu_manager,
+        reservation=topology_reader.reservation,
+        system_qos=topology_reader.system_qos,
+        allocs={alloc.uid: alloc for alloc in topology_reader.kubelets_pods},
         placements={uid: tuple(containers) for uid, containers in placements.items()},
-        koordinator=node_report.of_reader(known, obj.topology_policies or ()) if is_searched else NO_REPORT,
+        koordinator=node_report.of_reader(topology_reader, obj.topology_policies or ()) if is_searched else NO_REPORT,
     )
-    return found, _seen_at(placement, known.owner, problems)
+    return report, _seen_at(placement, topology_reader.owner, problems)
 
 
 def observed_at(obj: wire.NRTObject) -> str | None:

@@ -81,12 +81,12 @@ class Packer:
             return part
         # A container and its state may have nothing but a name: equal texts, and still different things.
         key = (type(part[0]) if isinstance(part, tuple) and part else type(part), _encode(part))
-        known: T | None = self._parts.get(key)
-        if known is None:
+        shared: T | None = self._parts.get(key)
+        if shared is None:
             if len(self._parts) >= _KEPT_PARTS:
                 self._parts.clear()
-            known = self._parts[key] = make(part) if make else part
-        return known
+            shared = self._parts[key] = make(part) if make else part
+        return shared
 
     def small(self, obj: objects.PodObject) -> PackedPod:
         """The pod with shared parts and the amounts that count, without volumes and container ids that no rule looks
@@ -171,31 +171,31 @@ class Packer:
         owners, volumes = obj.metadata.owner_references, _decisive(obj.spec.volumes)
         fields = {**{name: getattr(obj.spec, name) for name in _SPEC}, "volumes": volumes}
         key = _encode((obj.metadata.namespace, owners, *fields.values()))
-        known = self._specs.get(key)
-        if known is None:
+        parts = self._specs.get(key)
+        if parts is None:
             if len(self._specs) >= _KEPT:
                 self._specs.clear()
             spec = {name: part for name, value in fields.items() if (part := self.share(value)) is not None}
-            known = self._specs[key] = _Parts(SpecKey(), self.share(owners), spec)
-        return known
+            parts = self._specs[key] = _Parts(SpecKey(), self.share(owners), spec)
+        return parts
 
     def _template(self, obj: objects.PodObject, parts: _Parts) -> tuple[TemplateKey, dict[str, str] | None]:
         """The key of the pod's template, and its labels."""
         labels = obj.metadata.labels
         key = (parts.key, _encode(labels))
-        known = self._templates.get(key)
-        if known is None:
+        template = self._templates.get(key)
+        if template is None:
             if len(self._templates) >= _KEPT:
                 self._templates.clear()
-            known = self._templates[key] = TemplateKey(parts.key), self._shared_texts(labels)
-        return known
+            template = self._templates[key] = TemplateKey(parts.key), self._shared_texts(labels)
+        return template
 
     def _shared_texts(self, texts: dict[str, str] | None) -> dict[str, str] | None:
         """Share the single texts: where a pod has some of its own, the others are mostly not."""
         if len(self._texts) >= _KEPT_PARTS:
             self._texts.clear()
-        known = self._texts.setdefault
-        return texts and {intern(key): known(text, text) for key, text in texts.items()}
+        shared = self._texts.setdefault
+        return texts and {intern(key): shared(text, text) for key, text in texts.items()}
 
     def _containers(
         self, states: tuple[objects.ContainerStatus, ...] | None

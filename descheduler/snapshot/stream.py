@@ -57,7 +57,7 @@ class Rereadable:
     """A file that can be read from its beginning once more, as a pipe cannot."""
 
     def __init__(self, file: Readable) -> None:
-        self._file, self._kept, self._ahead, self._keeps = file, b"", b"", True
+        self._file, self._copy, self._ahead, self._keeps = file, b"", b"", True
 
     def goes_on(self) -> bool:
         """More comes than the beginning of it."""
@@ -67,16 +67,16 @@ class Rereadable:
     def read(self, size: int = -1, /) -> bytes:
         """The next bytes."""
         data, self._ahead = self._ahead or self._file.read(size), b""
-        self._kept += data if self._keeps else b""
+        self._copy += data if self._keeps else b""
         return data
 
     def forget(self) -> None:
         """Keep nothing of what was read, and of what will be."""
-        self._kept, self._keeps = b"", False
+        self._copy, self._keeps = b"", False
 
     def whole(self) -> bytes:
         """Everything, also what was read before."""
-        return self._kept + self._ahead + self._file.read()
+        return self._copy + self._ahead + self._file.read()
 
 
 def items(file: Readable, path: str, make: Callable[[bytes], T]) -> Iterator[Piece[T]]:
@@ -86,65 +86,65 @@ def items(file: Readable, path: str, make: Callable[[bytes], T]) -> Iterator[Pie
     be anything else that is wrong with it, as long as `make` returns. InputError when the file ends inside of an
     object. Nothing comes when there is no `items` in the first MiB: such a file has to be read at once.
     """
-    held = file.read(_HEAD_BYTES)
-    head = _HEAD.search(held)
+    data = file.read(_HEAD_BYTES)
+    head = _HEAD.search(data)
     if head is None:
         return
-    named = _KIND.search(held, 0, head.start())
+    named = _KIND.search(data, 0, head.start())
     name = named[1].decode() if named else ""
     # What may stand between two objects, and how much of it belongs to the next one.
     space, lead = head[1], head[2]
     between = b"|".join(map(re.escape, dict.fromkeys((space, b" ", b""))))
     separator = re.compile(rb"\},(?:" + between + rb")" + re.escape(lead)), len(lead)
-    held = held[head.start(2) :]
+    data = data[head.start(2) :]
     while True:
-        pieces, held = _pieces(held, separator, make)
-        for text, made in pieces:
-            yield Piece(name, text, made)
+        pieces, data = _pieces(data, separator, make)
+        for text, value in pieces:
+            yield Piece(name, text, value)
         more = file.read(_CHUNK_BYTES)
-        held += more
-        if not more or len(held) > _OBJECT_BYTES:
-            yield from (Piece(name, text, made) for text, made in _one_by_one(held, file, path, make))
+        data += more
+        if not more or len(data) > _OBJECT_BYTES:
+            yield from (Piece(name, text, value) for text, value in _one_by_one(data, file, path, make))
             return
 
 
 def _pieces(
-    held: bytes, separator: tuple[re.Pattern[bytes], int], make: Callable[[bytes], T]
+    data: bytes, separator: tuple[re.Pattern[bytes], int], make: Callable[[bytes], T]
 ) -> tuple[list[tuple[bytes, T]], bytes]:
     """The objects that are whole, each with what was made of it, and the rest."""
     pattern, lead = separator
-    found: list[tuple[bytes, T]] = []
+    pieces: list[tuple[bytes, T]] = []
     start = 0
-    for hit in pattern.finditer(held):
-        piece = held[start : hit.start() + 1]
+    for hit in pattern.finditer(data):
+        piece = data[start : hit.start() + 1]
         try:
-            found.append((piece, make(piece)))
+            pieces.append((piece, make(piece)))
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue  # The separator stands inside of an object.
         start = hit.end() - lead
-    return found, held[start:]
+    return pieces, data[start:]
 
 
-def _one_by_one(held: bytes, file: Readable, path: str, make: Callable[[bytes], T]) -> Iterator[tuple[bytes, T]]:
+def _one_by_one(data: bytes, file: Readable, path: str, make: Callable[[bytes], T]) -> Iterator[tuple[bytes, T]]:
     """The objects up to the end of the list; InputError for one that is no JSON or that the file ends in."""
-    text, is_last = _Text(held, file), False
+    text, is_last = _Text(data, file), False
     while not is_last:
         try:
-            found, is_last = text.next()
-            made = make(found)
+            document, is_last = text.next()
+            value = make(document)
         except (ValueError, RecursionError) as error:
             why = f"the object that begins {text.beginning!r} cannot be read: {getattr(error, 'msg', None) or error}"
             do = "the file was cut off or changed by hand: create it again"
             raise InputError(Problem(path, "$.items", "", why, do)) from error
-        yield found, made
+        yield document, value
 
 
 class _Text:
     """A file from some place on, read further as it is needed."""
 
-    def __init__(self, held: bytes, file: Readable) -> None:
+    def __init__(self, data: bytes, file: Readable) -> None:
         self._file, self._decoder = file, codecs.getincrementaldecoder("utf-8")()
-        self._bytes, self._text, self._at = held, "", 0
+        self._bytes, self._text, self._at = data, "", 0
 
     @property
     def beginning(self) -> str:
@@ -159,8 +159,8 @@ class _Text:
                 after = _NEXT.match(self._text, end)
                 if after is None:
                     raise ValueError("neither another object nor the end of the list comes after it")
-                found, self._at = self._text[self._at : end].encode(), after.end()
-                return found, after[1] == "]"
+                document, self._at = self._text[self._at : end].encode(), after.end()
+                return document, after[1] == "]"
             except ValueError:
                 if not self._reads_on():
                     raise
@@ -170,6 +170,6 @@ class _Text:
         more = self._bytes or self._file.read(_CHUNK_BYTES)
         if not more or len(self._text) - self._at > LARGE_BYTES:
             return False
-        rest = self._text[self._at :] + self._decoder.decode(more)
-        self._bytes, self._text, self._at = b"", rest.lstrip(), 0
+        unread = self._text[self._at :] + self._decoder.decode(more)
+        self._bytes, self._text, self._at = b"", unread.lstrip(), 0
         return True

@@ -121,10 +121,10 @@ class Level(msgspec.Struct, eq=False):
         """Resources of which more is used than the ceiling."""
         return tuple(name for name, most in self.ceiling.items() if self.used.get(name, 0) > most)
 
-    def lose(self, taken: Amounts) -> None:
+    def lose(self, amounts: Amounts) -> None:
         """Note that a pod which used `taken` leaves."""
         for name in self.used:
-            self.used[name] -= taken.get(name, 0)
+            self.used[name] -= amounts.get(name, 0)
         self.known_percent = None
 
 
@@ -176,8 +176,8 @@ def by_metrics(nodes: Iterable[NodeView], tracked: frozenset[str], measured: Usa
         levels.append(Level(node, capacity(node), used))
 
     def pod_use(pod: PodView) -> Amounts | None:
-        found = measured.pods.get(pod.key)
-        return None if found is None else {**found, "pods": 1}
+        use = measured.pods.get(pod.key)
+        return None if use is None else {**use, "pods": 1}
 
     return Measure(tuple(levels), pod_use)
 
@@ -187,12 +187,12 @@ def by_query(nodes: Iterable[NodeView], sample: Usage) -> Measure:
 
     Source: upstream `prometheusUsageClient`.
     """
-    found = tuple(nodes)
-    lacking = [node.name for node in found if METRIC not in sample.nodes.get(node.name, {})]
+    all_nodes = tuple(nodes)
+    lacking = [node.name for node in all_nodes if METRIC not in sample.nodes.get(node.name, {})]
     if sample.absent or lacking:
         why = sample.absent or f"the query has no sample of node {lacking[0]}"
         return Measure((), lambda pod: None, missing=why)
-    levels = tuple(Level(node, {METRIC: 100}, {METRIC: sample.nodes[node.name][METRIC]}) for node in found)
+    levels = tuple(Level(node, {METRIC: 100}, {METRIC: sample.nodes[node.name][METRIC]}) for node in all_nodes)
     return Measure(levels, lambda pod: {}, counts_down=False)
 
 
@@ -238,21 +238,21 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
             text = f"{shown(level.percent)}, but no guard lets any of its pods go"
             yield Note(node=level.node.name, reason="NothingEvictable", text=text)
             return True
-        left = 0
+        count = 0
         for pod in sorted(pods, key=least_important_first):
             more = self.too_full(level) and all(amount > 0 for amount in self.headroom.values())
-            if not more or left == self.most_per_node:
+            if not more or count == self.most_per_node:
                 return True
-            taken = self._taken(pod, handle)
-            if taken is None:
+            amounts = self._taken(pod, handle)
+            if amounts is None:
                 continue
             verdict = yield self.finding(pod, level)
             if verdict is not None and verdict.evicted:
-                left += 1
+                count += 1
                 if self.counts_down:
-                    level.lose(taken)
+                    level.lose(amounts)
                     for name in self.headroom:
-                        self.headroom[name] -= taken.get(name, 0)
+                        self.headroom[name] -= amounts.get(name, 0)
             elif verdict is not None and verdict.stop in ("node", "total"):
                 return verdict.stop == "node"
         return True
@@ -298,7 +298,7 @@ def sort_key(score: Callable[[PodView], float | None]) -> Callable[[PodView], Ke
     """Sort key of pods, first to go first. `score` says how well it would cure the node; None when nobody knows."""
 
     def key(pod: PodView) -> Key:
-        value, found = pod.pod, score(pod)
+        value, relief_score = pod.pod, score(pod)
         return (
             _BANDS.get(value.priority_class, _LAST),
             value.priority or 0,
@@ -306,7 +306,7 @@ def sort_key(score: Callable[[PodView], float | None]) -> Callable[[PodView], Ke
             _QOS.get(value.qos_class, _LAST),
             _cost(value.annotations.get(DELETION_COST)),
             _cost(value.annotations.get(keys.EVICTION_COST)),
-            float("inf") if found is None else -found,
+            float("inf") if relief_score is None else -relief_score,
             youngest_first(pod),
             pod.key,
         )

@@ -61,12 +61,12 @@ class Load(msgspec.Struct, eq=False):
 
     def lose(self, pod: PodView) -> None:
         """Note that a pod leaves. A pod without measurement takes nothing along."""
-        taken = self.pods.get(pod.key)
-        if taken is None:
+        amounts = self.pods.get(pod.key)
+        if amounts is None:
             return
         for used in (self.used, self.prod_used) if is_prod(pod) else (self.used,):
             for name in used:
-                used[name] -= 1 if name == "pods" else taken.get(name, 0)
+                used[name] -= 1 if name == "pods" else amounts.get(name, 0)
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -101,27 +101,31 @@ def capacity(node: NodeView) -> dict[str, int]:
     except ValueError:
         raw = {}
     over = parse_resources(raw, "", "", []) if isinstance(raw, dict) else {}
-    held = {**node.node.allocatable, **over}
-    return pods.units(reservation.trim_allocatable(allocatable=held, written=node.reservation))
+    allocatable = {**node.node.allocatable, **over}
+    return pods.units(reservation.trim_allocatable(allocatable=allocatable, written=node.reservation))
 
 
 def loads(nodes: Iterable[NodeView], usage: Usage, pool: Pool, *, oldest_seconds: int | None) -> list[Load]:
     """Nodes whose use is known and not too old, with their limits."""
     names = resources(pool)
     prod = bool(pool.prod_high_thresholds or pool.prod_low_thresholds)
-    found = [_load(node, usage, names, prod=prod) for node in nodes if _fresh(node.name, usage, oldest_seconds)]
+    measured = [_load(node, usage, names, prod=prod) for node in nodes if _fresh(node.name, usage, oldest_seconds)]
     percents = [
-        *_percents(pool, names, pool.high_thresholds, pool.low_thresholds, [(x.used, x.capacity) for x in found]),
+        *_percents(pool, names, pool.high_thresholds, pool.low_thresholds, [(x.used, x.capacity) for x in measured]),
         *_percents(
-            pool, names, pool.prod_high_thresholds, pool.prod_low_thresholds, [(x.prod_used, x.capacity) for x in found]
+            pool,
+            names,
+            pool.prod_high_thresholds,
+            pool.prod_low_thresholds,
+            [(x.prod_used, x.capacity) for x in measured],
         ),
     ]
-    for load in found:
+    for load in measured:
         high, low, prod_high, prod_low = [
             {name: int(one[name] * 0.01 * load.capacity.get(name, 0)) for name in names} for one in percents
         ]
         load.limits = Limits(high, low, prod_high, prod_low, prod)
-    return found
+    return measured
 
 
 def _percents(
@@ -157,8 +161,8 @@ def _fresh(name: str, usage: Usage, oldest_seconds: int | None) -> bool:
 
 def resources(pool: Pool) -> tuple[str, ...]:
     """Resources that are compared: all that have a threshold, and memory."""
-    given = (pool.high_thresholds, pool.low_thresholds, pool.prod_high_thresholds, pool.prod_low_thresholds)
-    return tuple(sorted({_MEMORY, *(name for thresholds in given for name in thresholds)}))
+    all_thresholds = (pool.high_thresholds, pool.low_thresholds, pool.prod_high_thresholds, pool.prod_low_thresholds)
+    return tuple(sorted({_MEMORY, *(name for thresholds in all_thresholds for name in thresholds)}))
 
 
 _UNKNOWN = Limits({}, {}, {}, {})
@@ -328,9 +332,9 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return overused(self._used(source), self._limit(source), source.capacity, prod=self.prod)
 
     def _finding(self, pod: PodView, source: Load) -> Finding:
-        used, limit, held = self._used(source), self._limit(source), source.capacity
-        percent = {name: _percent(used[name], held.get(name, 0)) for name in self.excess(source)}
-        most = {name: _percent(limit[name], held.get(name, 0)) for name in percent}
+        used, limit, capacity = self._used(source), self._limit(source), source.capacity
+        percent = {name: _percent(used[name], capacity.get(name, 0)) for name in self.excess(source)}
+        most = {name: _percent(limit[name], capacity.get(name, 0)) for name in percent}
         return Finding(
             pod=pod.uid,
             reason="ProdOverused" if self.prod else "NodeOverused",
@@ -347,7 +351,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
 
-def overused(used: Amounts, limit: Amounts, held: Amounts, *, prod: bool) -> str:
+def overused(used: Amounts, limit: Amounts, capacity: Amounts, *, prod: bool) -> str:
     """Sentence on the resources that are used too much, in percent of what the node has.
 
     >>> overused({"cpu": 3200}, {"cpu": 2000}, {"cpu": 4000}, prod=False)
@@ -357,12 +361,12 @@ def overused(used: Amounts, limit: Amounts, held: Amounts, *, prod: bool) -> str
     """
     who = "prod" if prod else "node"
     parts = [
-        f"{who} {name} usage({_percent(used[name], held.get(name, 0)):.2f}%)"
-        f">threshold({_percent(limit[name], held.get(name, 0)):.2f}%)"
+        f"{who} {name} usage({_percent(used[name], capacity.get(name, 0)):.2f}%)"
+        f">threshold({_percent(limit[name], capacity.get(name, 0)):.2f}%)"
         for name in above(used, limit)
     ]
     return ", ".join(["node is overutilized", *parts])
 
 
-def _percent(amount: int, held: int) -> float:
-    return round(amount * 100 / held, 2) if held else 0.0
+def _percent(amount: int, capacity: int) -> float:
+    return round(amount * 100 / capacity, 2) if capacity else 0.0

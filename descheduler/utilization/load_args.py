@@ -52,11 +52,11 @@ class Debounce(msgspec.Struct, frozen=True):
     def of(cls, condition: AnomalyCondition) -> Debounce:
         """The condition, completed. A timeout of 0 is the usual one, as Koordinator has it."""
         whole = condition.over(USUAL)
-        given = duration.seconds(whole.timeout or "0")
+        timeout = duration.seconds(whole.timeout or "0")
         return cls(
             abnormalities=whole.consecutive_abnormalities or 1,
             normalities=whole.consecutive_normalities or 1,
-            timeout_seconds=given or duration.seconds(USUAL.timeout or "0"),
+            timeout_seconds=timeout or duration.seconds(USUAL.timeout or "0"),
         )
 
 
@@ -80,12 +80,12 @@ def marked(watch: Watch, *, normal: bool, now: float, debounce: Debounce) -> Wat
     if watch.anomalous and now - watch.since >= debounce.timeout_seconds:
         watch = Watch(since=now)
     if normal:
-        seen = msgspec.structs.replace(watch, abnormal=0, normal=watch.normal + 1)
-        over = seen.anomalous and seen.normal >= debounce.normalities
-        return Watch(since=now) if over else seen
-    seen = msgspec.structs.replace(watch, abnormal=watch.abnormal + 1, normal=0)
-    begins = not seen.anomalous and seen.abnormal >= debounce.abnormalities
-    return Watch(anomalous=True, since=now) if begins else seen
+        updated = msgspec.structs.replace(watch, abnormal=0, normal=watch.normal + 1)
+        over = updated.anomalous and updated.normal >= debounce.normalities
+        return Watch(since=now) if over else updated
+    updated = msgspec.structs.replace(watch, abnormal=watch.abnormal + 1, normal=0)
+    begins = not updated.anomalous and updated.abnormal >= debounce.abnormalities
+    return Watch(anomalous=True, since=now) if begins else updated
 
 
 DEFAULT_POOL = "__default_node_pool__"
@@ -229,7 +229,7 @@ class Config(MovingPods):
     def completed(self, pool: NodePool) -> Pool:
         """The pool with what it leaves out taken from this level. Source: Koordinator's defaults of the arguments."""
         above = self.whole
-        given = {name: value for name in Pool.__struct_fields__ if (value := getattr(pool, name)) is not None}
+        own = {name: value for name in Pool.__struct_fields__ if (value := getattr(pool, name)) is not None}
         if pool.anomaly_condition:
-            given["anomaly_condition"] = pool.anomaly_condition.over(above.anomaly_condition)
-        return msgspec.structs.replace(above, **{"node_selector": None, **given})
+            own["anomaly_condition"] = pool.anomaly_condition.over(above.anomaly_condition)
+        return msgspec.structs.replace(above, **{"node_selector": None, **own})

@@ -13,7 +13,7 @@ from descheduler.framework import PodView
 from descheduler.migration import filters, objects, reconcile
 from descheduler.migration.filters import Traffic, Waiting, Workload
 from descheduler.migration.objects import MigrationJob, Reservation
-from descheduler.migration.reconcile import Seen, Step
+from descheduler.migration.reconcile import ClusterState, Step
 from koordlite.model import times
 from koordlite.model.errors import ConfigError
 from koordlite.model.reading import strict
@@ -43,7 +43,7 @@ def stepped(given: Any, expect: Any) -> tuple[Any, Any]:
     before, args = given["before"], _args(given["args"])
     job = msgspec.convert(before["job"], MigrationJob)
     pod = before.get("pod")
-    seen = Seen(
+    seen = ClusterState(
         now=times.parse(given["now"]),
         pod=msgspec.convert(pod, wire.PodObject, strict=False) if pod else None,
         pod_raw=pod,

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from descheduler.arguments.pacing import LOOPS
 from descheduler.cycle import planner as cycle
 from descheduler.history import configmap, past_evictions
-from descheduler.history.past_evictions import CycleMemory, Kept, Move, Past, Round
+from descheduler.history.past_evictions import CycleMemory, Move, Past, Round, StoredMemory
 from descheduler.plan import Attempt, EvictionPlan
 from descheduler.policy import reader
 from koordlite.kube.client import access
@@ -177,7 +177,7 @@ def test_a_place_that_a_successor_is_on_its_way_to_is_not_free(cluster: Any) -> 
     assert reasons(cycle.plan(cluster.view(), SETUP, None, history=history)) == ["FitsNowhere"]
 
 
-KEPT = Kept(
+KEPT = StoredMemory(
     {
         "ReplicaSet/default/app": Past(
             5.0, {"NUMAAlignment": (Round(1.0, 2.0, 3),)}, (Move(2.0, "default/p", "a", "b"),)
@@ -191,20 +191,20 @@ def test_a_long_history_is_shortened_to_what_a_configmap_holds(monkeypatch: pyte
     move = [Move(float(at), f"ns/pod-{at}", "a", "b") for at in range(10)]
     rounds: dict[str, tuple[Round, ...]] = {"P": (Round(0.0, 9.0, 10),)}
     history = {f"ReplicaSet/ns/{n}": Past(float(n), rounds, tuple(move)) for n in range(40)}
-    kept = Kept(history, {("uid", "Wrong"): 2})
+    kept = StoredMemory(history, {("uid", "Wrong"): 2})
     whole = len(configmap.encode(kept))
     found = {}
     for part in (1.0, 0.5, 0.25, 0.1, 0.0):
         monkeypatch.setattr(configmap, "MOST_BYTES", int(whole * part))
         text = configmap.encode(kept)
-        assert len(text) <= int(whole * part) or text == configmap.encode(Kept())
+        assert len(text) <= int(whole * part) or text == configmap.encode(StoredMemory())
         found[part] = configmap.decode(text, "x")
     assert found[1.0] == kept
     assert {len(past.moves) for past in found[0.5].history.values()} == {3} and found[0.5].sightings == kept.sightings
     assert {owner: past.moves[-1].at for owner, past in found[0.25].history.items()} == dict.fromkeys(history, 9.0)
     assert all(past.rounds == rounds for past in found[0.25].history.values())
     assert set(found[0.1].history) == {f"ReplicaSet/ns/{n}" for n in range(30, 40)}, "those that were seen last stay"
-    assert found[0.0] == Kept()
+    assert found[0.0] == StoredMemory()
 
 
 def test_what_is_written_is_read_again() -> None:
@@ -272,4 +272,4 @@ def test_who_lost_the_lease_keeps_nothing(cluster: Any, api: access.Api) -> None
     loop.recall = CycleMemory(configmap.ConfigMapStore(api, "default"), leads=lambda: False)
     loop.recall.begin(cluster.view(stamp(0)), leads=True)
     loop.cycle(0)
-    assert configmap.ConfigMapStore(api, "default").load() == Kept()
+    assert configmap.ConfigMapStore(api, "default").load() == StoredMemory()

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from descheduler.migration import objects, reconcile
 from descheduler.migration.objects import MigrationJob, Reservation
-from descheduler.migration.reconcile import Seen
+from descheduler.migration.reconcile import ClusterState
 from koordlite.model import keys, times
 from koordlite.model.wire import objects as wire
 
@@ -167,7 +167,7 @@ class Order:
         pod = self.pod(before.pod.uid, "old") if before.pod.uid in self.pods else None
         place = self.places.get(after.reservation)
         bound = self.pod(place.bound.uid, place.status.node_name) if place is not None and place.bound else None
-        step = reconcile.step(after, Seen(now=self.now, pod=pod, reservation=place, bound_pod=bound))
+        step = reconcile.step(after, ClusterState(now=self.now, pod=pod, reservation=place, bound_pod=bound))
         self.jobs[name] = structs.replace(before, spec=step.job.spec)
         if self.chance.random() < 0.2:
             return

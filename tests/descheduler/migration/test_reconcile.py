@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from descheduler.migration import objects, reconcile
 from descheduler.migration.objects import MigrationJob, Reservation
-from descheduler.migration.reconcile import Seen, Step
+from descheduler.migration.reconcile import ClusterState, Step
 from koordlite.model import merge_patch
 from koordlite.model.wire import objects as wire
 from koordlite.model.wire.reservation import ReservationSpec
@@ -50,7 +50,7 @@ def place(phase: str = "Available", node: str = "new", **more: Any) -> Reservati
 
 
 def step(one: MigrationJob, **seen: Any) -> Step:
-    return reconcile.step(one, Seen(**{"now": NOW, "pod": pod(), "pod_raw": POD, **seen}))
+    return reconcile.step(one, ClusterState(**{"now": NOW, "pod": pod(), "pod_raw": POD, **seen}))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_pending_pod_takes_its_place_itself() -> None:
     found = step(job(), pod_raw={**POD, "status": unscheduled}).create
     assert found is not None
     assert found["spec"]["owners"][0]["object"]["uid"] == "u1"
-    owned = msgspec.structs.replace(Seen(now=NOW), pod=pod(status=unscheduled))
+    owned = msgspec.structs.replace(ClusterState(now=NOW), pod=pod(status=unscheduled))
     waiting = msgspec.structs.replace(
         place(), spec=msgspec.convert({"owners": found["spec"]["owners"]}, ReservationSpec)
     )

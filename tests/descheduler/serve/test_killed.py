@@ -134,21 +134,21 @@ def evicted(plan: EvictionPlan) -> list[Attempt]:
     return [Attempt(o.pod.key, "Evicted", {}, uid=o.pod.uid) for o in plan.evict]
 
 
-class Kept:
+class StoredMemory:
     """A store that keeps every version."""
 
     def __init__(self) -> None:
-        self.saved: list[past_evictions.Kept] = []
+        self.saved: list[past_evictions.StoredMemory] = []
 
-    def load(self) -> past_evictions.Kept:
-        return self.saved[-1] if self.saved else past_evictions.Kept()
+    def load(self) -> past_evictions.StoredMemory:
+        return self.saved[-1] if self.saved else past_evictions.StoredMemory()
 
-    def save(self, kept: past_evictions.Kept) -> None:
+    def save(self, kept: past_evictions.StoredMemory) -> None:
         self.saved.append(kept)
 
 
 def test_a_cycle_that_evicts_is_written_twice_and_one_that_does_not_once(view: Any) -> None:
-    store = Kept()
+    store = StoredMemory()
     recall = CycleMemory(store)
     recall.begin(view, leads=True)
     made = planner.plan(view, SETUP)
@@ -166,7 +166,7 @@ def test_a_cycle_that_evicts_is_written_twice_and_one_that_does_not_once(view: A
 def test_intents_are_written_and_read_again_however_long_the_history_is(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Intent("u", "ReplicaSet/default/app", past_evictions.Move(1.0, "default/p", "a"), {"P": 1})
     past = {f"ReplicaSet/ns/{n}": past_evictions.Past(float(n)) for n in range(100)}
-    kept = past_evictions.Kept(past, {}, (one,))
+    kept = past_evictions.StoredMemory(past, {}, (one,))
     assert configmap.decode(configmap.encode(kept), "x") == kept
     monkeypatch.setattr(configmap, "MOST_BYTES", len(configmap.encode(kept)) // 2)
     assert configmap.decode(configmap.encode(kept), "x").pending == (one,)
@@ -174,7 +174,7 @@ def test_intents_are_written_and_read_again_however_long_the_history_is(monkeypa
 
 @pytest.mark.parametrize("kept", [True, False], ids=["with a store", "without"])
 def test_a_cycle_that_breaks_in_a_process_that_goes_on_is_remembered_too(view: Any, kept: bool) -> None:
-    recall = CycleMemory(Kept() if kept else None)
+    recall = CycleMemory(StoredMemory() if kept else None)
     recall.begin(view, leads=True)
     made = planner.plan(view, SETUP)
     recall.intend(made, keep=True)

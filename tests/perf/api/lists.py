@@ -190,7 +190,7 @@ def again(config: str, args: argparse.Namespace, moves: Any) -> None:
     document = reader.load(str(measure.POLICY))
     setup = reader.setup(document)
     options = parser().parse_args(["plan", "--kubeconfig", config, "--now", clusters.NOW])
-    pictures, plan = source.PictureSource(options, again=True, watch=not args.lists), None
+    pictures, plan = source.PictureSource(options, repeated=True, watch=not args.lists), None
     print("cycle     between cpu    read cpu  decide cpu   loops   evict   MiB now  MiB most")
     done = time.process_time()
     for number in range(args.cycles):
