@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from descheduler.picture.cluster import NodeView
 from descheduler.picture.pods import PodView
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
@@ -115,6 +116,10 @@ class MovingPods:
     """Only pods that one of these selects may leave; without any selector: all. The others still count as requests."""
     evictable_namespaces: Namespaces = ANY_NAMESPACE
     """Whose pods may leave; those of the others still count as requests."""
+
+    def selects(self, node: NodeView) -> bool:
+        """Tell whether the node is one of those that are looked at."""
+        return self.node_selector is None or self.node_selector.matches(node.node.labels)
 
     def may_leave(self, pod: PodView) -> bool:
         """Tell whether the pod is chosen by selectors and namespaces."""

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from descheduler.arguments.common import LabelSelector, Namespaces
+from descheduler.arguments.common import LabelSelector, MovingPods, Namespaces
 from descheduler.cycle import candidate, faults
 from descheduler.cycle.candidate import Candidate, Pacer
 from descheduler.cycle.handle import ProfileHandle
@@ -198,6 +198,9 @@ class _Draft:
     def _hear(self, judge: _Judge, plugin: Plugin, config: object, answer: Callable[[Finding], Verdict | None]) -> None:
         """Let a plugin judge. A fault of its own costs the pods and nodes that bring it about; the plugin is asked
         again without them. Where there are none, it has said what it says in this cycle."""
+        if isinstance(config, MovingPods) and config.paused:
+            self._keep(judge, plugin, config, Note(reason="Paused", text=f"{plugin.name} is paused"))
+            return
         given: dict[tuple[tuple[str, str, str], ...], Verdict | None] = {}
 
         def once(message: Finding | Together) -> Verdict | None:

@@ -15,6 +15,7 @@ import msgspec
 from descheduler.arguments.common import LabelSelector, MovingPods
 from descheduler.fit import free_capacity
 from descheduler.framework import Conversation, Cordon, Finding, Handle, NodeView, Note, PodView, Verdict, View
+from descheduler.rules import pod_filter
 
 NAME = "CustomPriority"
 POINT = "balance"
@@ -64,9 +65,6 @@ class Config(MovingPods):
 
 def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that should leave a node of an earlier level."""
-    if config.paused:
-        yield Note(reason="Paused", text="CustomPriority is paused")
-        return
     levels = by_level(handle.nodes, config)
     for number, sources in enumerate(levels[:-1]):
         targets = tuple(node for level in levels[number + 1 :] for node in level)
@@ -81,11 +79,9 @@ def by_level(nodes: Iterable[NodeView], config: Config) -> list[list[NodeView]]:
     """Nodes of each level, in the order of names; a node is in the first level that selects it, or in none."""
     levels: list[list[NodeView]] = [[] for _ in config.eviction_order]
     for node in nodes:
-        if config.node_selector is not None and not config.node_selector.matches(node.node.labels):
-            continue
         selectors = (level.node_selector for level in config.eviction_order)
         matches = [n for n, selector in enumerate(selectors) if selector and selector.matches(node.node.labels)]
-        if matches:
+        if matches and config.selects(node):
             levels[matches[0]].append(node)
     return levels
 
@@ -103,46 +99,35 @@ class _Task(msgspec.Struct, frozen=True):
     targets: tuple[NodeView, ...]
 
     def give_up(self, source: NodeView) -> Steps:
-        """Name the pods of one node."""
-        pods = sorted((pod for pod in source.pods if self._may_leave(pod)), key=_smallest_first)
-        if self.config.mode == "DrainNode":
-            return (yield from self._drain(source, pods))
-        return (yield from self._what_fits(source, pods))
-
-    def _may_leave(self, pod: PodView) -> bool:
-        eligible = self.config.may_leave(pod)
-        return eligible and not self.handle.going(pod) and self.handle.evictable(pod)
-
-    def _what_fits(self, source: NodeView, pods: list[PodView]) -> Steps:
-        misses = 0
+        """Name the pods of one node, the smallest first: those that fit, or all of them if all fit together."""
+        drains, misses = self.config.mode == "DrainNode", 0
+        pods = sorted(pod_filter.leaving(source.pods, self.config, self.handle), key=_size)
+        if drains:
+            free = {node.name: self._free(node) for node in self.targets}
+            homeless = next((pod for pod in reversed(pods) if not self._placed(pod, free)), None)
+            if homeless is not None:
+                text = f"{homeless.key} fits on none of the nodes of later levels together with the others: all stay"
+                yield Note(node=source.name, reason="NotDrainable", text=text)
+                return False
+            if pods and self.config.auto_cordon and not self.config.dry_run:
+                yield Cordon(source.name)
         for pod in pods:
-            target = self.handle.first_fit(pod, self.targets) if self.config.node_fit else self.targets[0]
-            if target is None:
+            if not drains and self.config.node_fit and self.handle.first_fit(pod, self.targets) is None:
                 misses += 1
                 if misses == MISSES:
                     return False
                 continue
             misses = 0
-            stop = yield from self._ask(pod, source)
-            if stop:
-                return stop == "total"
+            verdict = yield self._finding(pod, source)
+            if verdict is not None and verdict.stop in ("node", "total"):
+                return verdict.stop == "total"
         return False
 
-    def _drain(self, source: NodeView, pods: list[PodView]) -> Steps:
-        """All pods or none: they are placed together on what the targets have free, the largest first."""
-        free = {node.name: _free(node, self.handle) for node in self.targets}
-        homeless = next((pod for pod in reversed(pods) if not self._placed(pod, free)), None)
-        if homeless is not None:
-            text = f"{homeless.key} fits on none of the nodes of later levels together with the others: all stay"
-            yield Note(node=source.name, reason="NotDrainable", text=text)
-            return False
-        if pods and self.config.auto_cordon and not self.config.dry_run:
-            yield Cordon(source.name)
-        for pod in pods:
-            stop = yield from self._ask(pod, source)
-            if stop:
-                return stop == "total"
-        return False
+    def _free(self, node: NodeView) -> dict[str, int]:
+        """Nano-units that pods which stay have not requested."""
+        allocatable = free_capacity.schedulable_amounts(node)
+        amounts = pod_filter.requested(node, self.handle, _PLACED).items()
+        return {name: (allocatable[name].nano if name in allocatable else 0) - nano for name, nano in amounts}
 
     def _placed(self, pod: PodView, free: Mapping[str, dict[str, int]]) -> bool:
         """Take the pod's CPU and memory from the first target that has them."""
@@ -156,10 +141,9 @@ class _Task(msgspec.Struct, frozen=True):
                 return True
         return False
 
-    def _ask(self, pod: PodView, source: NodeView) -> Generator[Finding | Note, Verdict | None, str]:
-        """Name the pod; the limit that ends the node or the cycle, if one is reached."""
+    def _finding(self, pod: PodView, source: NodeView) -> Finding:
         dry = self.config.dry_run
-        verdict = yield Finding(
+        return Finding(
             pod=pod.uid,
             reason="NodeGivenUpFirst",
             severity="exposed" if dry else "hard",
@@ -168,18 +152,7 @@ class _Task(msgspec.Struct, frozen=True):
             cure="dryRun of CustomPriority is on: it stays" if dry else "it leaves for a node of a later level",
             evidence={"node": source.name, "level": self.level},
         )
-        return verdict.stop if verdict is not None and verdict.stop in ("node", "total") else ""
 
 
-def _smallest_first(pod: PodView) -> tuple[int, int, str, str]:
+def _size(pod: PodView) -> tuple[int, int, str, str]:
     return pod.request_nano("cpu"), pod.request_nano("memory"), pod.pod.namespace, pod.pod.name
-
-
-def _free(node: NodeView, handle: Handle) -> dict[str, int]:
-    """Nano-units that pods which stay have not requested."""
-    allocatable = free_capacity.schedulable_amounts(node)
-    staying = [pod for pod in node.pods if not handle.going(pod)]
-    return {
-        name: (allocatable[name].nano if name in allocatable else 0) - sum(pod.request_nano(name) for pod in staying)
-        for name in _PLACED
-    }

@@ -9,11 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Generator, Mapping
 
-import msgspec
-
 from descheduler.arguments.common import MovingPods
 from descheduler.fit import free_capacity
 from descheduler.framework import Conversation, Finding, Handle, NodeView, Note, PodView, Verdict, View
+from descheduler.rules import pod_filter
 from koordlite.model.settings import bounded
 
 NAME = "FragmentationAware"
@@ -51,11 +50,7 @@ class Config(MovingPods):
 
 def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for the pod of each uneven node that evens it out most."""
-    if config.paused:
-        yield Note(reason="Paused", text="FragmentationAware is paused")
-        return
-    selector = config.node_selector
-    nodes = tuple(node for node in handle.nodes if selector is None or selector.matches(node.node.labels))
+    nodes = tuple(filter(config.selects, handle.nodes))
     for node in nodes:
         stop = yield from _even_out(node, nodes, config, handle)
         if stop:
@@ -76,69 +71,38 @@ def imbalance(requested: Mapping[str, int], allocatable: Mapping[str, int]) -> f
     return statistics.pstdev(parts) if parts else 0.0
 
 
-class _Uneven(msgspec.Struct, frozen=True):
-    """A node as far as the chosen resources are concerned, in nano-units."""
-
-    node: NodeView
-    allocatable: Mapping[str, int]
-    requested: Mapping[str, int]
-
-    @classmethod
-    def of(cls, node: NodeView, config: Config, handle: Handle) -> _Uneven:
-        allocatable = free_capacity.schedulable_amounts(node)
-        staying = [pod for pod in node.pods if not handle.going(pod)]
-        return cls(
-            node,
-            {name: allocatable[name].nano for name in config.resources if name in allocatable},
-            {name: sum(pod.request_nano(name) for pod in staying) for name in config.resources},
-        )
-
-    @property
-    def imbalance(self) -> float:
-        return imbalance(self.requested, self.allocatable)
-
-    def without(self, pod: PodView) -> float:
-        """The imbalance after the pod has left."""
-        return imbalance(
-            {name: have - pod.request_nano(name) for name, have in self.requested.items()}, self.allocatable
-        )
-
-
 def _even_out(
     node: NodeView, nodes: tuple[NodeView, ...], config: Config, handle: Handle
 ) -> Generator[Finding | Note, Verdict | None, bool]:
     """Name the best pod that may leave, and no other, whether it goes or not. Returns whether the limit of the cycle is
     reached."""
-    uneven = _Uneven.of(node, config, handle)
-    before = uneven.imbalance
+    schedulable = free_capacity.schedulable_amounts(node)
+    allocatable = {name: schedulable[name].nano for name in config.resources if name in schedulable}
+    requested = pod_filter.requested(node, handle, config.resources)
+    before = imbalance(requested, allocatable)
     if before <= config.imbalance_threshold:
         return False
-    gains = [(before - uneven.without(pod), pod) for pod in node.pods if _may_leave(pod, config, handle)]
-    better = [(gain, pod) for gain, pod in gains if gain > config.min_improvement_threshold]
-    for gain, pod in sorted(better, key=lambda entry: -entry[0]):  # Of equal gains the first by name.
+    gains: list[tuple[float, PodView]] = []
+    for pod in pod_filter.leaving(node.pods, config, handle):
+        without = {name: amount - pod.request_nano(name) for name, amount in requested.items()}
+        gain = before - imbalance(without, allocatable)
+        if gain > config.min_improvement_threshold:
+            gains.append((gain, pod))
+    for gain, pod in sorted(gains, key=lambda entry: -entry[0]):  # Of equal gains the first by name.
         if config.node_fit and handle.first_fit(pod, nodes) is None:
             continue
-        verdict = yield _finding(pod, uneven, gain, config)
+        parts = {name: 100 * requested[name] / amount for name, amount in allocatable.items() if amount}
+        percentages = ", ".join(f"{name} {part:.1f}%" for name, part in parts.items())
+        verdict = yield Finding(
+            pod=pod.uid,
+            reason="ResourcesFragmented",
+            severity="exposed" if config.dry_run else "hard",
+            promise=f"the imbalance of {node.name} is at most {config.imbalance_threshold:g}",
+            fact=f"fragmentation reduction: stdBefore={before:.4f} stdAfter={before - gain:.4f} gain={gain:.4f}; "
+            f"requested there: {percentages}",
+            cure="dryRun of FragmentationAware is on: it stays" if config.dry_run else "it leaves for another node",
+            evidence={"node": node.name, "imbalance": round(before, 4), "gain": round(gain, 4)},
+            weight=gain,
+        )
         return verdict is not None and verdict.stop == "total"
     return False
-
-
-def _may_leave(pod: PodView, config: Config, handle: Handle) -> bool:
-    return config.may_leave(pod) and not handle.going(pod) and handle.evictable(pod)
-
-
-def _finding(pod: PodView, uneven: _Uneven, gain: float, config: Config) -> Finding:
-    before = uneven.imbalance
-    parts = {name: 100 * uneven.requested[name] / amount for name, amount in uneven.allocatable.items() if amount}
-    percentages = ", ".join(f"{name} {part:.1f}%" for name, part in parts.items())
-    return Finding(
-        pod=pod.uid,
-        reason="ResourcesFragmented",
-        severity="exposed" if config.dry_run else "hard",
-        promise=f"the imbalance of {uneven.node.name} is at most {config.imbalance_threshold:g}",
-        fact=f"fragmentation reduction: stdBefore={before:.4f} stdAfter={before - gain:.4f} gain={gain:.4f}; "
-        f"requested there: {percentages}",
-        cure="dryRun of FragmentationAware is on: it stays" if config.dry_run else "it leaves for another node",
-        evidence={"node": uneven.node.name, "imbalance": round(before, 4), "gain": round(gain, 4)},
-        weight=gain,
-    )

@@ -5,11 +5,12 @@ Koordinator's plugin: nodes in pools, thresholds for all pods and for prod pods 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from descheduler.framework import Conversation, Handle, NodeView, Note, PodView, Remember, View
+from descheduler.rules import pod_filter
 from descheduler.utilization import levels, load, load_args
 from descheduler.utilization.load import Load, Pass
 from descheduler.utilization.load_args import NEW, Debounce, Pool, Watch, marked
@@ -25,9 +26,6 @@ _LOW = ("low", "prodLow", "bothLow")
 
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that should leave a node which is too full; notes say why nothing is done."""
-    if config.paused:
-        yield Note(reason="Paused", text="LowNodeLoad is paused")
-        return
     memory = _Memory.recall(handle.remembered, times.parse(view.time), config)
     compared: set[str] = set()
     relieved: set[str] = set()
@@ -50,7 +48,7 @@ def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
         loads = load.loads(compared, usage, pool, oldest_seconds=config.node_metric_expiration_seconds)
         one = next((each for each in loads if each.node.name == pod.node), None)
         if one:
-            percentages = levels.shown(levels.percentages(used=one.used, capacity=load.capacity(node)))
+            percentages = levels.shown(levels.percentages(used=one.whole.used, capacity=load.capacity(node)))
             words.append(f"{pod.node}: {percentages}; too full above {levels.shown(pool.high_thresholds)}")
     return "; ".join(words) or f"the use of {pod.node} is not known"
 
@@ -116,7 +114,12 @@ class _Pool(msgspec.Struct, frozen=True):
             return
         usage, oldest = self.handle.usage("NodeMetric"), self.config.node_metric_expiration_seconds
         loads = load.loads(nodes, usage, self.pool, oldest_seconds=oldest)
-        yield from self._unknown(nodes, loads, usage.absent)
+        if usage.absent:
+            yield Note(reason="UsageUnknown", text=f"{self._words}: nodes cannot be compared: {usage.absent}")
+        measured = set(_names(loads))
+        for node in nodes if not usage.absent else ():
+            if node.name not in measured:
+                yield Note(node=node.name, reason="UsageUnknown", text="its NodeMetric is missing or too old")
         by_kind: dict[str, list[Load]] = {kind: [] for kind in (*_HIGH, *_LOW, "")}
         for one in loads:
             by_kind[one.kind].append(one)
@@ -137,15 +140,6 @@ class _Pool(msgspec.Struct, frozen=True):
 
     def _about(self, *, prod: bool) -> str:
         return f"{'prod' if prod else 'node'} of pool {self.number}"
-
-    def _unknown(self, nodes: list[NodeView], loads: list[Load], absent: str) -> Iterator[Note]:
-        measured = set(_names(loads))
-        if absent:
-            yield Note(reason="UsageUnknown", text=f"{self._words}: nodes cannot be compared: {absent}")
-            return
-        for node in nodes:
-            if node.name not in measured:
-                yield Note(node=node.name, reason="UsageUnknown", text="its NodeMetric is missing or too old")
 
     def _lasts(self, kind: str, one: Load) -> bool:
         """Tell whether the node has been too full for long enough."""
@@ -177,43 +171,39 @@ class _Pool(msgspec.Struct, frozen=True):
         if low <= self.config.number_of_nodes:
             few = f"{low} nodes are underutilized; numberOfNodes asks for more than {self.config.number_of_nodes}"
             return Note(reason="TooFewUnderutilizedNodes", text=few)
-        return (
-            Note(reason="EveryNodeUnderutilized", text=f"all {nodes} nodes are underutilized") if low == nodes else None
-        )
+        every = Note(reason="EveryNodeUnderutilized", text=f"all {nodes} nodes are underutilized")
+        return every if low == nodes else None
 
     def _relieve(self, by_kind: Mapping[str, list[Load]], abnormal: Mapping[str, list[Load]]) -> Conversation:
         """All pods of nodes that are too full first, then prod pods where they use too much."""
         names = load.resources(self.pool)
         both = by_kind["bothLow"]
         node_targets = by_kind["low"] + both
-        of_nodes = self._pass(node_targets, load.headroom(node_targets, prod=False, names=names), prod=False)
+        of_nodes = load.headroom(node_targets, prod=False, names=names)
         if node_targets:
-            yield from self._run(of_nodes, abnormal["high"])
-        remaining = {
-            n: min(amount, of_nodes.headroom[n]) for n, amount in load.headroom(both, prod=False, names=names).items()
-        }
+            yield from self._run(node_targets, of_nodes, abnormal["high"], prod=False)
+        remaining = {n: min(amount, of_nodes[n]) for n, amount in load.headroom(both, prod=False, names=names).items()}
         shared = {n: min(amount, remaining[n]) for n, amount in load.headroom(both, prod=True, names=names).items()}
         alone = load.headroom(by_kind["prodLow"], prod=True, names=names)
         targets = by_kind["prodLow"] + both
         if targets:
             headroom = {name: alone[name] + shared[name] for name in names}
-            yield from self._run(self._pass(targets, headroom, prod=True), abnormal["prodHigh"])
+            yield from self._run(targets, headroom, abnormal["prodHigh"], prod=True)
 
-    def _pass(self, targets: list[Load], headroom: dict[str, int], *, prod: bool) -> Pass:
-        return Pass(
+    def _run(self, targets: list[Load], headroom: dict[str, int], sources: list[Load], *, prod: bool) -> Conversation:
+        """One pass, which takes from `headroom`. A node that has been relieved is no longer watched; of the others it
+        is noted that something was done."""
+        one = Pass(
             prod=prod,
             targets=tuple(targets),
             headroom=headroom,
             weights=self.pool.resource_weights,
             node_fit=self.config.node_fit,
             dry_run=self.config.dry_run,
-            may_leave=self.config.may_leave,
+            leaving=lambda pods: pod_filter.leaving(pods, self.config, self.handle),
         )
-
-    def _run(self, one: Pass, sources: list[Load]) -> Conversation:
-        """A node that has been relieved is no longer watched; of the others it is noted that something was done."""
         yield from one.run(sources, self.handle)
-        about = self._about(prod=one.prod)
+        about = self._about(prod=prod)
         self.memory.forget(about, one.relieved)
         if self._debounce.abnormalities > 1:
             for source in sources:

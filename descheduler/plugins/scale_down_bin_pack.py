@@ -15,7 +15,8 @@ from typing import Literal
 import msgspec
 
 from descheduler.arguments.common import MovingPods, selected
-from descheduler.framework import Conversation, DeletionCost, Finding, Handle, NodeView, Note, PodView, View
+from descheduler.framework import Conversation, DeletionCost, Finding, Handle, NodeView, PodView, View
+from descheduler.rules import pod_filter
 from koordlite.model import times
 from koordlite.model.settings import bounded
 
@@ -56,9 +57,6 @@ class Config(MovingPods):
 
 def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """The order of the chosen pods: as deletion costs, or as findings."""
-    if config.paused:
-        yield Note(reason="Paused", text="ScaleDownBinPack is paused")
-        return
     nodes = ranked(handle.nodes, config, handle)
     if config.strategy == "EvictDirectly":
         yield from _evict(nodes, config)
@@ -94,36 +92,24 @@ def ranked(nodes: tuple[NodeView, ...], config: Config, handle: Handle) -> list[
 
     Ties go to the node with fewer such pods, then by name. Source: Koordinator `ScaleDownBinPack`, ranker.go.
     """
-    selector = config.node_selector
-    candidates = (
-        _node(each, config, handle) for each in nodes if selector is None or selector.matches(each.node.labels)
-    )
+    candidates = (_node(node, config, handle) for node in nodes if config.selects(node))
     return sorted((one for one in candidates if one.order), key=lambda one: (one.score, len(one.order), one.node.name))
 
 
 def _node(node: NodeView, config: Config, handle: Handle) -> RankedNode:
     pods = [pod for pod in node.pods if pod.pod.active]
-    order = [pod for pod in pods if _may_go(pod, config, handle)]
+    order = pod_filter.leaving(pods, config, handle)
     going = {pod.uid for pod in order}
     staying = [pod for pod in pods if pod.uid not in going]
+    # Of those, chosen are the selected ones, whatever their namespace. An entry without a selector chooses all, unlike
+    # where pods may go, as in Koordinator.
+    chooses_all = any(entry.selector is None for entry in config.pod_selectors)
     return RankedNode(
         node=node,
         order=tuple(sorted(order, key=lambda pod: _first(pod, config.weights))),
-        kept=tuple(pod for pod in staying if _is_selected(pod, config)),
+        kept=tuple(pod for pod in staying if chooses_all or selected(config.pod_selectors, pod.pod.labels)),
         score=_score(node, order, staying, config.weights),
     )
-
-
-def _may_go(pod: PodView, config: Config, handle: Handle) -> bool:
-    return config.may_leave(pod) and not handle.going(pod) and handle.evictable(pod)
-
-
-def _is_selected(pod: PodView, config: Config) -> bool:
-    """Selected, whatever its namespace. An entry without a selector chooses all, unlike in `_may_go`, as in
-    Koordinator."""
-    if any(entry.selector is None for entry in config.pod_selectors):
-        return True
-    return selected(config.pod_selectors, pod.pod.labels)
 
 
 def _score(node: NodeView, going: list[PodView], staying: list[PodView], weights: Mapping[str, float]) -> float:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from descheduler.arguments.common import LabelSelector, Namespaces
-from descheduler.framework import NodeView, PodView, View
+from descheduler.arguments.common import LabelSelector, MovingPods, Namespaces
+from descheduler.framework import Handle, NodeView, PodView, View
 from descheduler.picture import templates
 from descheduler.picture.templates import LabelIndex, SpecGroup
 from koordlite.model import label_selectors
@@ -83,3 +83,14 @@ def _narrowed(group: SpecGroup, names: Collection[str], selector: LabelSelector 
 def indices(view: View, groups: Sequence[SpecGroup]) -> Mapping[str, LabelIndex]:
     """`chosen_groups` by label, by namespace; shared by all who look at all pods of the picture."""
     return view.indices if groups is view.groups else templates.indices(groups)
+
+
+def leaving(pods: Iterable[PodView], config: MovingPods, handle: Handle) -> list[PodView]:
+    """The pods that a plugin may move: it is to look at them, they do not go already, and no guard protects them."""
+    return [pod for pod in pods if config.may_leave(pod) and not handle.going(pod) and handle.evictable(pod)]
+
+
+def requested(node: NodeView, handle: Handle, resources: Collection[str]) -> dict[str, int]:
+    """Nano-units that the pods which stay on the node request."""
+    staying = [pod for pod in node.pods if not handle.going(pod)]
+    return {name: sum(pod.request_nano(name) for pod in staying) for name in resources}

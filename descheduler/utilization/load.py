@@ -30,16 +30,31 @@ Kind = Literal["high", "prodHigh", "low", "prodLow", "bothLow", ""]
 _MEMORY = "memory"
 
 
+class Use(msgspec.Struct, eq=False):
+    """Use of a node, by everything on it or by prod pods alone, beside the thresholds, all in amounts."""
+
+    used: dict[str, int]
+    """It shrinks while pods are chosen."""
+    high: Amounts = {}
+    low: Amounts = {}
+
+    @property
+    def excess(self) -> dict[str, int]:
+        """By how much more than the high threshold is used, by resource."""
+        return {name: self.used[name] - self.high[name] for name in above(self.used, self.high)}
+
+
 class Load(msgspec.Struct, eq=False):
-    """A node whose use is known. Use shrinks while pods are chosen."""
+    """A node whose use is known."""
 
     node: NodeView
     capacity: Amounts
-    used: dict[str, int]
-    prod_used: dict[str, int]
+    whole: Use
+    prod: Use
     pods: Mapping[str, Amounts]
     """Use by pod, `namespace/name`."""
-    limits: Limits
+    prod_limited: bool
+    """Prod pods have thresholds of their own. Without them, Koordinator takes every node for one underutilized."""
 
     @property
     def kind(self) -> Kind:
@@ -47,37 +62,29 @@ class Load(msgspec.Struct, eq=False):
 
         Source: Koordinator `classifyNodes`.
         """
-        limits, takes = self.limits, not self.node.object.spec.unschedulable
-        under = takes and not above(self.used, limits.low)
-        prod_over = bool(above(self.prod_used, limits.prod_high))
-        if not under and above(self.used, limits.high):
+        takes = not self.node.object.spec.unschedulable
+        under = takes and not above(self.whole.used, self.whole.low)
+        prod_under = takes and not above(self.prod.used, self.prod.low)
+        if not under and self.whole.excess:
             return "high"
-        if prod_over:
+        if self.prod.excess:
             return "prodHigh"
-        prod_under = takes and not above(self.prod_used, limits.prod_low)
         if under:
             return "bothLow" if prod_under else "low"
-        return "prodLow" if prod_under and limits.prod else ""
+        return "prodLow" if prod_under and self.prod_limited else ""
+
+    def use(self, *, prod: bool) -> Use:
+        """Its use by prod pods, or by everything."""
+        return self.prod if prod else self.whole
 
     def lose(self, pod: PodView) -> None:
         """Note that a pod leaves. A pod without measurement takes nothing along."""
         amounts = self.pods.get(pod.key)
         if amounts is None:
             return
-        for used in (self.used, self.prod_used) if is_prod(pod) else (self.used,):
-            for name in used:
-                used[name] -= 1 if name == "pods" else amounts.get(name, 0)
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """Thresholds of one node, in amounts."""
-
-    high: Amounts
-    low: Amounts
-    prod_high: Amounts
-    prod_low: Amounts
-    prod: bool = False
-    """Prod pods have thresholds of their own. Without them, Koordinator takes every node for one underutilized."""
+        for use in (self.whole, self.prod) if is_prod(pod) else (self.whole,):
+            for name in use.used:
+                use.used[name] -= 1 if name == "pods" else amounts.get(name, 0)
 
 
 def above(used: Amounts, limits: Amounts) -> tuple[str, ...]:
@@ -110,29 +117,24 @@ def loads(nodes: Iterable[NodeView], usage: Usage, pool: Pool, *, oldest_seconds
     names = resources(pool)
     prod = bool(pool.prod_high_thresholds or pool.prod_low_thresholds)
     measured = [_load(node, usage, names, prod=prod) for node in nodes if _fresh(node.name, usage, oldest_seconds)]
-    percents = [
-        *_percents(pool, names, pool.high_thresholds, pool.low_thresholds, [(x.used, x.capacity) for x in measured]),
-        *_percents(
-            pool,
-            names,
-            pool.prod_high_thresholds,
-            pool.prod_low_thresholds,
-            [(x.prod_used, x.capacity) for x in measured],
-        ),
-    ]
-    for load in measured:
-        high, low, prod_high, prod_low = [
-            {name: int(one[name] * 0.01 * load.capacity.get(name, 0)) for name in names} for one in percents
-        ]
-        load.limits = Limits(high, low, prod_high, prod_low, prod)
+    for high, low, of_prod in (
+        (pool.high_thresholds, pool.low_thresholds, False),
+        (pool.prod_high_thresholds, pool.prod_low_thresholds, True),
+    ):
+        uses = [(load.use(prod=of_prod), load.capacity) for load in measured]
+        percents = _percents(pool, names, high, low, uses)
+        for use, amounts in uses:
+            use.high, use.low = (
+                {name: int(percent[name] * 0.01 * amounts.get(name, 0)) for name in names} for percent in percents
+            )
     return measured
 
 
 def _percents(
-    pool: Pool, names: tuple[str, ...], high: levels.Percent, low: levels.Percent, uses: list[tuple[Amounts, Amounts]]
+    pool: Pool, names: tuple[str, ...], high: levels.Percent, low: levels.Percent, uses: list[tuple[Use, Amounts]]
 ) -> tuple[levels.Percent, levels.Percent]:
     """Complete the thresholds of a pool: what has no low one is underutilized up to its high one; what has neither is
-    never too full. As a deviation from the mean of `uses` (amounts, and what the node has), a low threshold of 0 takes
+    never too full. As a deviation from the mean of `uses` (each with what the node has), a low threshold of 0 takes
     the resource out of the comparison.
 
     Koordinator drops a high threshold that has no low one.
@@ -144,7 +146,7 @@ def _percents(
     under = {name: low.get(name, full[name]) for name in names}
     if not deviation:
         return full, under
-    mean = levels.averages(levels.percentages(used=used, capacity=capacity) for used, capacity in uses)
+    mean = levels.averages(levels.percentages(used=use.used, capacity=capacity) for use, capacity in uses)
 
     def at(distance: levels.Percent, sign: int) -> levels.Percent:
         moved = {name: mean.get(name, 0.0) + sign * distance[name] for name in names}
@@ -165,9 +167,6 @@ def resources(pool: Pool) -> tuple[str, ...]:
     return tuple(sorted({_MEMORY, *(name for thresholds in all_thresholds for name in thresholds)}))
 
 
-_UNKNOWN = Limits({}, {}, {}, {})
-
-
 def _load(node: NodeView, usage: Usage, names: tuple[str, ...], *, prod: bool) -> Load:
     """Source: Koordinator `getNodeUsage`: measured use of the system and of all pods; `pods` is their number.
 
@@ -179,13 +178,13 @@ def _load(node: NodeView, usage: Usage, names: tuple[str, ...], *, prod: bool) -
     used = {name: measured.get(name, 0) for name in names} | {"pods": len(node.pods)}
     prod_used = {name: sum(share.get(name, 0) for share in shares) for name in names} | {"pods": len(pods)}
     own = {pod.key: usage.pods[pod.key] for pod in node.pods if pod.key in usage.pods}
-    return Load(node, capacity(node), used, prod_used, own, _UNKNOWN)
+    return Load(node, capacity(node), Use(used), Use(prod_used), own, prod)
 
 
 def headroom(targets: Iterable[Load], *, prod: bool, names: Iterable[str]) -> dict[str, int]:
     """Amounts that the targets still take, in one sum."""
-    limits = [(x.limits.prod_high, x.prod_used) if prod else (x.limits.high, x.used) for x in targets]
-    return {name: sum(high[name] - used.get(name, 0) for high, used in limits) for name in names}
+    uses = [target.use(prod=prod) for target in targets]
+    return {name: sum(use.high[name] - use.used.get(name, 0) for use in uses) for name in names}
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -198,7 +197,8 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     weights: Mapping[str, int]
     node_fit: bool
     dry_run: bool
-    may_leave: Callable[[PodView], bool]
+    leaving: Callable[[Iterable[PodView]], list[PodView]]
+    """Those of the pods that may leave."""
     booked: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
     """Use of the targets with what this pass sends there."""
     relieved: set[str] = msgspec.field(default_factory=set)
@@ -216,22 +216,13 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 return
 
     def _fullness(self, source: Load) -> tuple[int, str]:
-        return -levels.fullness(self._used(source), source.capacity, self.weights), source.node.name
+        return -levels.fullness(self._use(source).used, source.capacity, self.weights), source.node.name
 
-    def _used(self, node: Load) -> dict[str, int]:
-        return node.prod_used if self.prod else node.used
-
-    def _limit(self, node: Load) -> Amounts:
-        return node.limits.prod_high if self.prod else node.limits.high
-
-    def excess(self, node: Load) -> dict[str, int]:
-        """By how much the node is too full, by resource."""
-        used, limit = self._used(node), self._limit(node)
-        return {name: used[name] - limit[name] for name in above(used, limit)}
+    def _use(self, node: Load) -> Use:
+        return node.use(prod=self.prod)
 
     def _node(self, source: Load, handle: Handle) -> Steps:
-        pods = [pod for pod in source.node.pods if (is_prod(pod) or not self.prod) and self.may_leave(pod)]
-        pods = [pod for pod in pods if not handle.going(pod) and handle.evictable(pod)]
+        pods = self.leaving(pod for pod in source.node.pods if is_prod(pod) or not self.prod)
         if not pods:
             yield Note(node=source.node.name, reason="NothingEvictable", text=f"{self.sentence(source)}; no pod may go")
         score = self._score(source)
@@ -250,7 +241,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return True
 
     def _score(self, source: Load) -> Callable[[PodView], float | None]:
-        excess = self.excess(source)
+        excess = self._use(source).excess
         weights = {name: weight for name, weight in self.weights.items() if name in excess}
 
         def score(pod: PodView) -> float | None:
@@ -260,7 +251,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return score
 
     def _goes_on(self, source: Load) -> bool:
-        if not self.excess(source):
+        if not self._use(source).excess:
             self.relieved.add(source.node.name)
             return False
         return all(amount > 0 for amount in self.headroom.values())
@@ -289,17 +280,17 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         gaps: dict[str, int] = {}
         for target in self.targets:
             have = self._expected(target)
-            for name, most in self._limit(target).items():
+            for name, most in self._use(target).high.items():
                 gaps[name] = max(gaps.get(name, 0), most - have.get(name, 0))
         self.widest.update(gaps)
 
     def _stays_low(self, target: Load, used: Amounts) -> bool:
-        have, limit = self._expected(target), self._limit(target)
+        have, limit = self._expected(target), self._use(target).high
         return all(have.get(name, 0) + amount <= limit[name] for name, amount in used.items() if name in limit)
 
     def _expected(self, target: Load) -> dict[str, int]:
         """Use of a target with what this pass sends there."""
-        return self.booked.get(target.node.name) or self._used(target)
+        return self.booked.get(target.node.name) or self._use(target).used
 
     @functools.cached_property
     def order(self) -> list[tuple[float, str, Load]]:
@@ -307,12 +298,12 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return sorted(self._place(target) for target in self.targets)
 
     def _place(self, target: Load) -> tuple[float, str, Load]:
-        have, limit = self._expected(target), self._limit(target)
+        have, limit = self._expected(target), self._use(target).high
         return max((have.get(n, 0) / most for n, most in limit.items() if most), default=0.0), target.node.name, target
 
     def _book(self, target: Load, used: Amounts) -> None:
         del self.order[bisect.bisect_left(self.order, self._place(target)[:2], key=lambda entry: entry[:2])]
-        have = self.booked.setdefault(target.node.name, dict(self._used(target)))
+        have = self.booked.setdefault(target.node.name, dict(self._use(target).used))
         for name in have:
             have[name] += used.get(name, 0)
         bisect.insort(self.order, self._place(target), key=lambda entry: entry[:2])
@@ -329,12 +320,13 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def sentence(self, source: Load) -> str:
         """The reason why the node is too full, in Koordinator's words, with the thresholds that hold on it."""
-        return overused(self._used(source), self._limit(source), source.capacity, prod=self.prod)
+        use = self._use(source)
+        return overused(use.used, use.high, source.capacity, prod=self.prod)
 
     def _finding(self, pod: PodView, source: Load) -> Finding:
-        used, limit, capacity = self._used(source), self._limit(source), source.capacity
-        percent = {name: _percent(used[name], capacity.get(name, 0)) for name in self.excess(source)}
-        most = {name: _percent(limit[name], capacity.get(name, 0)) for name in percent}
+        use, capacity = self._use(source), source.capacity
+        percent = {name: _percent(use.used[name], capacity.get(name, 0)) for name in use.excess}
+        most = {name: _percent(use.high[name], capacity.get(name, 0)) for name in percent}
         return Finding(
             pod=pod.uid,
             reason="ProdOverused" if self.prod else "NodeOverused",

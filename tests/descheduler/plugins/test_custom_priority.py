@@ -89,6 +89,20 @@ def test_nobody_goes(pools: Any, evicted: Any, more: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        pytest.param(NAME, ARGS, id="CustomPriority"),
+        *(pytest.param(name, {}, id=name) for name in ("FragmentationAware", "LowNodeLoad", "ScaleDownBinPack")),
+    ],
+)
+def test_a_plugin_that_is_paused_judges_nothing_and_says_so(pools: Any, work: Any, name: str, args: Any) -> None:
+    plan = work(name, {**args, "paused": True})
+    assert [(note.plugin, note.reason, note.text) for note in plan.notes] == [(name, "Paused", f"{name} is paused")]
+    assert plan.not_judged == plan.not_judged_by[name] > 0
+    assert not plan.outcomes
+
+
+@pytest.mark.parametrize(
     ("args", "word"),
     [
         pytest.param({}, "two levels", id="no level"),

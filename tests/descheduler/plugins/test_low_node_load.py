@@ -74,7 +74,6 @@ def test_pods_leave_until_the_node_uses_little_enough(loaded: Any) -> None:
             "highThresholds: {cpu: 50}\nlowThresholds: {cpu: 5}\n", ["NoUnderutilizedNode"], id="nobody has room"
         ),
         pytest.param(BOUNDS + "numberOfNodes: 3\n", ["TooFewUnderutilizedNodes"], id="too few have room"),
-        pytest.param("paused: true\n" + BOUNDS, ["Paused"], id="paused"),
     ],
 )
 def test_why_nothing_is_done(loaded: Any, more: str, notes: list[str]) -> None:
