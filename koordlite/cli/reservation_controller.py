@@ -48,7 +48,7 @@ def controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = No
     from koordlite.reservation.controller import Controller
     from koordlite.scheduler.cluster import Cluster
     from koordlite.scheduler.judgement.nodes import JudgeSettings
-    from koordlite.scheduler.owners import ReservationJudge
+    from koordlite.scheduler.reservation_judge import ReservationJudge
 
     name = socket.gethostname()
     # Whoever waits for a Reservation waits for the takeover, too: five seconds, at two requests a second.

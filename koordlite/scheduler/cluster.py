@@ -26,11 +26,11 @@ from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.model.wire import crane, objects
 from koordlite.model.wire.reservation import AllocatedText, ReservationObject
 from koordlite.reservation import pods as judged
+from koordlite.reservation.placed import PlacedReservations
 from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 from koordlite.scheduler.judgement.reports import Report
 from koordlite.scheduler.node_state import NodeState
-from koordlite.scheduler.reservations import Reservations
 
 LOG = logging.getLogger(__name__)
 _NOTES = ("koordinator.sh", "crane.io", "volcano.sh")
@@ -157,7 +157,7 @@ class Cluster:
         """By uid, bound or not."""
         self._uids: dict[str, str] = {}
         self.assumed = AssumedPods(self._touch)
-        self.reserved = Reservations(self._touch)
+        self.reserved = PlacedReservations(self._touch)
         """Koordinator's reservations."""
         self.index: dict[str, int] = {}
         """Place of each node in `rows`."""

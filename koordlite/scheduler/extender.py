@@ -16,18 +16,17 @@ from typing import Protocol
 
 import msgspec
 
-from koordlite.model.errors import KoordliteError
+from koordlite.model.errors import InputError, KoordliteError
 from koordlite.model.wire import objects
-from koordlite.reservation import pods
+from koordlite.reservation import capacity, matching, pods
 from koordlite.reservation.matching import Candidate
 from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.attempts import MOST_ENTRIES, SAMPLES, Attempt, Attempts, Board
 from koordlite.scheduler.cluster import Cluster
-from koordlite.scheduler.judgement import judge, victims
-from koordlite.scheduler.judgement.nodes import Promise, Row
+from koordlite.scheduler.judgement import judge, reserved
+from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row
 from koordlite.scheduler.loads import Judged, Loads
-from koordlite.scheduler.nominations import LEAVING, Nominations, Offer
-from koordlite.scheduler.owners import Met, Owners
+from koordlite.scheduler.nominations import Nominations, Offer, Victims
 
 LOG = logging.getLogger(__name__)
 BINDING_SECONDS = 0.05
@@ -35,6 +34,8 @@ BINDING_SECONDS = 0.05
 moment, and only the binding tells which of the nodes that passed it has chosen."""
 SUMS = "too little in all for the pod, as kube-scheduler counts"
 """Why nodes were refused that the scheduler only asked about when it looked for victims."""
+MOST_WAITING = 5_000
+"""Pods that wait for a reservation whose time is remembered."""
 TRIES = 3
 """How often a binding is judged anew, where its node changed meanwhile, before it is judged with the lock held."""
 
@@ -64,11 +65,40 @@ class BindError(KoordliteError):
         self.is_certain = is_certain
 
 
-class Victims(msgspec.Struct, frozen=True):
-    """Pods that the scheduler would evict on one node."""
+class Matches(msgspec.Struct, frozen=True):
+    """Nodes on which a pod may take a reservation, or goes by other rules because of one."""
 
-    uids: tuple[str, ...]
-    violations: int = 0
+    shape: PodShape
+    settings: JudgeSettings
+    candidate: Candidate | None = None
+    """None: the pod takes no reservation anywhere."""
+    rows: Mapping[str, Row] = msgspec.field(default_factory=dict)
+    """The nodes as the pod sees them: with the reservations that it may take."""
+    waits: bool = False
+    """Room is going to be made for it on one of them, so that it goes nowhere else."""
+
+    def refusals(self, by_shape: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+        """Refusals by node, starting from those of the pod's shape."""
+        refused = {name: text for name, text in by_shape.items() if name not in self.rows}
+        for name, row in self.rows.items():
+            try:
+                text = judge.refusal(self.shape, row, self.settings)
+            except Exception as error:  # noqa: BLE001 - one node's fault costs that node
+                text = f"{type(error).__name__}: a fault of the program itself"
+            if text := text or (reserved.OCCUPIED if self.waits and reserved.is_occupied(row) else ""):
+                refused[name] = text
+        own = {name for name, row in self.rows.items() if row.reservations.taking}
+        if self.waits or any(name in own and name not in refused for name in names):
+            refused |= {name: reserved.ELSEWHERE for name in names if name not in own and name not in refused}
+        return refused
+
+    def scores(self, names: Sequence[str], by_shape: Sequence[int]) -> list[int]:
+        """Scores of `names`: those of the pod's shape, and its own on nodes with a reservation for it."""
+        rows = self.rows
+        return [
+            judge.points(self.shape, rows[name], self.settings) if name in rows else score
+            for name, score in zip(names, by_shape, strict=True)
+        ]
 
 
 class Extender:
@@ -92,7 +122,8 @@ class Extender:
         """Nodes refused, by reason, over all questions."""
         self._boards: dict[PodShape, Board] = {}
         """Those asked for last come last; all of them judge by the settings of `attempts`."""
-        self._owners = Owners(cluster)
+        self._waiting: collections.OrderedDict[str, float] = collections.OrderedDict()
+        """Since when a pod has been kept from other nodes for its reservation, by uid."""
         self._nominations = Nominations(cluster)
         self._undecided: tuple[str, float] | None = None
         """uid of the pod that was answered last and is not bound yet, and when."""
@@ -109,23 +140,24 @@ class Extender:
         self._check()
         with self._questions:
             with self.cluster.lock:
-                pod = self._asked(obj)
+                pod = self._pod(obj)
                 self._await_binding(pod)
                 self._nominations.refresh()
                 # What was kept for the pod by an earlier attempt is not in its own way.
                 self.cluster.assumed.end(pod.uid, "attempted again", self.cluster.now())
             refusals: Mapping[str, str] = self._board(pod.shape).refused
-            met = self._owners.met(pod, obj)
-            if met.rows:
-                refusals = met.refusals(refusals, names)
+            matches = self._matches(pod, obj)
+            if matches.rows:
+                refusals = matches.refusals(refusals, names)
             passed = [name for name in names if name not in refusals]
             refused = {name: refusals[name] for name in names if name in refusals}
             with self.cluster.lock:
-                self._readmit(pod, passed, refused)
+                if why := self._nominations.readmit(pod, passed, refused):
+                    self.note(pod, why)
             measured = self.loads.judged(obj) if self.loads is not None else None
             if measured is not None and (busy := measured.refusals(passed)):
                 passed, refused = [name for name in passed if name not in busy], {**refused, **busy}
-            attempt = self._remember(pod, names, len(passed), refused, met=met, measured=measured)
+            attempt = self._remember(pod, names, len(passed), refused, matches=matches, measured=measured)
             if len(passed) == 1:
                 self._keep(pod, passed[0], attempt)
                 self._undecided = pod.uid, self.cluster.now()
@@ -136,10 +168,10 @@ class Extender:
         self._check()
         with self._questions:
             with self.cluster.lock:
-                pod = self._asked(obj)
+                pod = self._pod(obj)
             board = self._board(pod.shape)
             scores = self._score(board, names)
-            scores = self._owners.met(pod, obj).scores(names, scores)
+            scores = self._matches(pod, obj).scores(names, scores)
             if self.loads is not None:
                 with self.cluster.lock:
                     attempt = self.attempts.of_uid(pod.key, pod.uid)
@@ -158,39 +190,40 @@ class Extender:
                 self._undecided = pod.uid, self.cluster.now()
         return answer
 
-    def preempt(self, obj: objects.PodObject, given: Mapping[str, Victims]) -> dict[str, Victims]:
+    def preempt(self, obj: objects.PodObject, victims: Mapping[str, Victims]) -> dict[str, Victims]:
         """For each node on which evictions help the victims to evict; the other nodes are left out."""
         self._check()
         with self._questions, self.cluster.lock:
-            pod = self._asked(obj)
+            pod = self._pod(obj)
             self.cluster.refresh()
             self._nominations.refresh()
-            standing = self._nominations.of(pod)
-            if standing is not None:
-                self.note(pod, f"preemption: none, victims are leaving {standing.node} for it")
+            emptied = self._nominations.of(pod)
+            if emptied is not None:
+                self.note(pod, f"preemption: none, victims are leaving {emptied.node} for it")
                 return {}
             answer: dict[str, Victims] = {}
             offers: dict[str, Offer] = {}
-            met = self._owners.met(pod, obj)
+            matches = self._matches(pod, obj)
             measured = self.loads.judged(obj) if self.loads is not None else None
             if self.attempts.of_uid(pod.key, pod.uid) is None:
                 # No node has enough in all, so the scheduler asked nothing before it looks for victims.
-                self._remember(pod, list(given), 0, dict.fromkeys(given, SUMS), met=met, measured=measured)
-            for name, asked in given.items():
+                refused = dict.fromkeys(victims, SUMS)
+                self._remember(pod, list(victims), 0, refused, matches=matches, measured=measured)
+            for name, candidates in victims.items():
                 # What was measured stays until the next measurement, whoever is evicted.
-                if measured is not None and (why := measured.refusal(name)):
-                    self.note(pod, f"preemption on {name}: {why}")
-                    continue
+                why = measured.refusal(name) if measured is not None else ""
                 try:
-                    found = self._offer(pod, name, asked, met)
+                    offer = why or self._nominations.offer(pod, name, candidates, matches.rows.get(name))
                 except Exception as error:  # noqa: BLE001 - one node's fault costs that node
-                    self.note(pod, f"preemption on {name}: {self.cluster.faults.note(name, error)}")
-                    continue
-                if found is not None:
-                    answer[name], offer = found
-                    offers |= {name: offer} if offer is not None else {}
+                    offer = self.cluster.faults.note(name, error)
+                if isinstance(offer, Offer):
+                    answer[name], offers[name] = offer.answer, offer
+                elif isinstance(offer, Victims):
+                    answer[name] = offer
+                elif offer:
+                    self.note(pod, f"preemption on {name}: {offer}")
             self._nominations.put(pod, offers)
-            self.note(pod, f"preemption: {len(answer)} of {len(given)} nodes offered")
+            self.note(pod, f"preemption: {len(answer)} of {len(victims)} nodes offered")
         return answer
 
     def bind(self, namespace: str, name: str, uid: str, node: str) -> str:
@@ -249,7 +282,7 @@ class Extender:
         if why := self.not_ready():
             raise NotReady(why)
 
-    def _asked(self, obj: objects.PodObject) -> KnownPod:
+    def _pod(self, obj: objects.PodObject) -> KnownPod:
         return pods.known(obj, self.cluster.shapes.of(obj))
 
     def _await_binding(self, pod: KnownPod) -> None:
@@ -291,6 +324,44 @@ class Extender:
         board.version = now
         return board
 
+    def _matches(self, pod: KnownPod, obj: objects.PodObject) -> Matches:
+        """The nodes on which the pod may take a reservation. Annotations that cannot be read take none: the refusal
+        that says so is of its shape."""
+        cluster, shape = self.cluster, pod.shape
+        nothing = Matches(shape, cluster.settings)
+        if not cluster.reserved:
+            return nothing
+        try:
+            candidate = matching.candidate(obj, shape.pod.requests)
+        except InputError:
+            return nothing
+        own, waits = {}, False
+        with cluster.lock:
+            rows = [(node, cluster.row(node)) for node in cluster.reserved.nodes_for(candidate)]
+        for node, row in rows:
+            try:
+                if row is not None and (as_seen := self._as_seen(shape, candidate, row)) is not row:
+                    own[node] = as_seen
+                    waits = waits or reserved.waits_for(candidate, row)
+            except Exception as error:  # noqa: BLE001 - one node's fault costs its reservations
+                cluster.faults.note(node, error)
+        if not own:
+            return nothing
+        if waits:
+            # Not for longer than a reservation is expected to be made free.
+            now = cluster.now()
+            with cluster.lock:
+                since = self._waiting.setdefault(pod.uid, now)
+                while len(self._waiting) > MOST_WAITING:
+                    self._waiting.popitem(last=False)
+            waits = now - since < cluster.settings.hold_seconds
+        return Matches(shape, cluster.settings, candidate, _with_first(own), waits)
+
+    def _as_seen(self, shape: PodShape, candidate: Candidate, row: Row) -> Row:
+        """The node as it is for this pod."""
+        settings = self.cluster.settings
+        return reserved.for_candidate(candidate, row, lambda each: judge.verdict(shape, each, settings).passes)
+
     def _remember(
         self,
         pod: KnownPod,
@@ -298,7 +369,7 @@ class Extender:
         passed: int,
         refused: dict[str, str],
         *,
-        met: Met,
+        matches: Matches,
         measured: Judged | None,
     ) -> Attempt:
         reasons = collections.Counter(refused.values())
@@ -311,14 +382,14 @@ class Extender:
                 uid=pod.uid,
                 at=self._wall(),
                 shape=pod.shape,
-                rows=[met.rows.get(row.name, row) if row is not None else None for row in self.cluster.rows]
-                if met.rows
+                rows=[matches.rows.get(row.name, row) if row is not None else None for row in self.cluster.rows]
+                if matches.rows
                 else list(self.cluster.rows),
                 places=None if len(names) == len(index) else [index[name] for name in names if name in index],
                 unknown=unknown,
                 passed=passed,
                 reasons=dict(reasons),
-                candidate=met.candidate,
+                candidate=matches.candidate,
                 measured=measured,
             )
             self.attempts.put(made)
@@ -334,63 +405,6 @@ class Extender:
             attempt.numa_nodes = promise.numa_nodes
         if pod.shape.exclusive or promise.annotations:
             self.cluster.reserve(pod, node, "tentative", promise.annotations)
-
-    def _readmit(self, pod: KnownPod, passed: list[str], refused: dict[str, str]) -> None:
-        """A node that was emptied for this pod is not refused because its report does not show it yet."""
-        offer = self._nominations.of(pod)
-        if offer is None:
-            return
-        if not passed:
-            self._nominations.keep(pod, offer)
-        if offer.node not in refused:
-            return
-        fits, waits = self._nominations.stands(pod, offer)
-        if fits:
-            del refused[offer.node]
-            passed.append(offer.node)
-        elif waits:
-            refused[offer.node] = LEAVING
-        else:
-            self.note(pod, f"the room that was made on {offer.node} is taken")
-            self._nominations.drop(pod.uid)
-            self.cluster.assumed.end(pod.uid, "attempted again", self.cluster.now())
-
-    def _offer(self, pod: KnownPod, node: str, asked: Victims, met: Met) -> tuple[Victims, Offer | None] | None:
-        """The victims there; None: evictions do not help, or would displace what is reserved for others."""
-        plain, state = self.cluster.row_as_expected(node), self.cluster.nodes.get(node)
-        if plain is None or state is None:
-            return (asked, None) if asked.uids else None  # Nothing is known against it.
-        row = msgspec.structs.replace(met.rows[node], zones=plain.zones) if node in met.rows else plain
-        if kept := victims.reserved_for_others(row, asked.uids):
-            self.note(pod, f"preemption on {node}: {kept}")
-            return None
-        row = self._nominations.beside_others(pod, row)
-        gone = state.pods.keys() - {each.uid for each in row.pods}
-        given = [self.cluster.pods[uid] for uid in asked.uids if uid in self.cluster.pods and uid not in gone]
-        choice = victims.choose(
-            pod.shape,
-            row,
-            given,
-            priority=pod.priority,
-            returned=state.returned,
-            settings=self.cluster.settings,
-            is_leaving=bool(gone),
-            exempt={each.uid for each in row.pods if each.uid not in state.pods},
-        )
-        if choice.dropped:
-            self.note(pod, f"preemption on {node}: {choice.dropped}")
-            return None
-        uids = (*(each.uid for each in choice.victims), *(uid for uid in asked.uids if uid not in self.cluster.pods))
-        if not uids:
-            return None
-        freed = victims.without(row, choice.victims, state.returned(choice.victims))
-        takes = judge.takes(pod.shape, freed, self.cluster.settings)
-        if self._nominations.is_disputed(pod, freed, takes):
-            self.note(pod, f"preemption on {node}: it is being emptied for another pod, which may get the same room")
-            return None
-        returned = {each.uid: state.returned([each]) for each in choice.victims}
-        offer = Offer(node, choice.victims, returned, takes)
-        return Victims(uids, asked.violations), offer
 
     def _to_bind(self, namespace: str, name: str, uid: str, node: str) -> tuple[KnownPod, Candidate | None]:
         """The pod, from the watch, from its attempt, or from the API server, and as it looks for reservations."""
@@ -409,8 +423,8 @@ class Extender:
         if obj.metadata.uid != uid:
             raise BindError(f'pods "{name}" is another pod now: uid {obj.metadata.uid}, not {uid}', is_certain=True)
         with self.cluster.lock:
-            found = pods.known(obj, self.cluster.shape(obj))
-            return found, self._owners.met(found, obj).candidate
+            pod = self._pod(obj)
+            return pod, self._matches(pod, obj).candidate
 
     def _reserve(self, pod: KnownPod, node: str, candidate: Candidate | None) -> Promise:
         """Count the pod on the node from now on, if it still fits: others may have come between."""
@@ -435,8 +449,8 @@ class Extender:
     def _promised(self, pod: KnownPod, row: Row | None, candidate: Candidate | None) -> Promise:
         """Allocation of the pod on the node as it is now."""
         if row is None:
-            return judge.PROMISED
-        seen = row if candidate is None else self._owners.seen(pod.shape, candidate, row)
+            return Promise()
+        seen = row if candidate is None else self._as_seen(pod.shape, candidate, row)
         return judge.promise(pod.shape, seen, self.cluster.settings, pod.uid)
 
     def _reserved(self, pod: KnownPod, node: str, promise: Promise) -> Promise:
@@ -491,3 +505,17 @@ def by_tenths(scores: Sequence[int]) -> Mapping[int, int]:
     places = sorted(set(scores))
     last = len(places) - 1
     return {score: place * MOST_SCORE // last if last else 0 for place, score in enumerate(places)}
+
+
+def _with_first(rows: Mapping[str, Row]) -> dict[str, Row]:
+    """The rows, with a mark on the one whose reservation comes before all others by its label."""
+    names = [name for name, row in rows.items() if row.reservations.taken is not None]
+    taken = [rows[name].reservations.taken for name in names]
+    place = capacity.first_by_order([one.order if one is not None else None for one in taken])
+    if place is None:
+        return dict(rows)
+    chosen = rows[names[place]]
+    marked = msgspec.structs.replace(
+        chosen, reservations=msgspec.structs.replace(chosen.reservations, first=True), extra={}
+    )
+    return {**rows, names[place]: marked}

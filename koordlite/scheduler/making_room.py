@@ -20,7 +20,7 @@ from koordlite.report import rooms as room_text
 from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.cluster import AssumedPod
 from koordlite.scheduler.extender import Extender
-from koordlite.scheduler.judgement import judge, kubelet, reserved, victims
+from koordlite.scheduler.judgement import judge, reserved, victims
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.node_state import admitted
 from koordlite.scheduler.report.documents import amounts_said
@@ -152,14 +152,14 @@ class _Board:
             if self._asked is not None and not victims.lacking(self.waiting.shape, self._rows[name]):
                 return "kube-scheduler did not ask about them: what it alone knows is against them"
         if self._rows[name].unusable and self.waiting.shape.aligned:
-            return kubelet.INVALID
+            return judge.INVALID
         return self._measured.refusal(name) if self._measured is not None else ""
 
     def _numbers(self, name: str) -> str:
         shape, row = self.waiting.shape, self._row(self.waiting, name)
         lacks = victims.lacking(shape, row)
         if not lacks:
-            why = judge.verdict(shape, row, self._settings).why or "; ".join(kubelet.shortage(shape, row))
+            why = judge.verdict(shape, row, self._settings).why or "; ".join(judge.shortage(shape, row))
             return why and f"{name}: {why}"
         left = amounts_said({one: max(0, victims.free(row).get(one, 0)) for one in lacks})
         return f"most on {name}, which has {', '.join(f'{one} {amount} left' for one, amount in left.items())}"
@@ -327,7 +327,9 @@ class _Board:
         if item is not self.waiting or self._candidate is None or not row.reservations.placed:
             return row
         settings = self._settings
-        return reserved.as_met(self._candidate, row, lambda each: judge.verdict(item.shape, each, settings).passes)
+        return reserved.for_candidate(
+            self._candidate, row, lambda each: judge.verdict(item.shape, each, settings).passes
+        )
 
     def _promised(self, pod: KnownPod, node: str) -> KnownPod:
         """The pod on that node with what its Binding would carry."""
@@ -351,7 +353,7 @@ class _Board:
 def _zones_lack(shape: PodShape, row: Row, zones: Zones) -> dict[str, int]:
     """Amounts that the emptiest of `zones` has too little of, where kubelet wants one NUMA node."""
     lacks: dict[str, int] = {}
-    if row.is_plain and not shape.names_scheduler and row.report and row.report.policy == kubelet.SINGLE:
+    if row.is_plain and not shape.names_scheduler and row.report and row.report.policy == judge.SINGLE:
         for part in shape.request.of_scope(row.report.scope):
             for name, amount, counted in part.wanted:
                 most = max((zone[name] for zone in zones.values() if name in zone), default=amount)

@@ -1,34 +1,51 @@
-"""State of one node, and the row that is judged: the report as read, with what it has not counted on top."""
+"""State of one node, and the row that is judged: the report as read, which pods it has counted, and what is taken from
+it, or given back, for those it has not.
+
+Source of the cache modes: scheduler-plugins NodeResourceTopologyMatch, cache (overreserve, discardReserved,
+passthrough) and its resync by the fingerprint of the node's pods. Ours: which pods a fingerprint counted is worked out,
+so that only those it has not counted are reserved on top.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from koordlite.model import keys
 from koordlite.model.node import Node
 from koordlite.model.wire.crane import TopologyObject
+from koordlite.numa.nrt import fingerprint
 from koordlite.numa.nrt.filter import Amounts, Zones, add
 from koordlite.reservation.placed import NO_RESERVATIONS
 from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.judgement import judge, koordinator, victims
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
-from koordlite.scheduler.judgement.reports import (
-    Container,
-    Coverage,
-    Report,
-    coverage,
-    has_exclusive,
-    on_top,
-    settled,
-)
+from koordlite.scheduler.judgement.reports import Container, Report, beside_owners
+from koordlite.scheduler.judgement.victims import NOTHING_OWED, settled
 
 MOST_CASES = 16
 """Ways in which placeholders may be placed that are looked at."""
-NOTHING_OWED: Mapping[int, Amounts] = {}
+MOST_TRIES = 4
+"""Pods that are tried in any combination."""
+MOST_LATE = 16
+"""Pods that came, and that went, that are tried in their order."""
+
+
+class Coverage(msgspec.Struct, frozen=True):
+    """Coverage of the known pods by a report."""
+
+    is_known: bool
+    """Whether it could be worked out. If not, every pod that came since it last could is taken for not counted."""
+    uncounted: tuple[KnownPod, ...] = ()
+    """Alive, and not in the report."""
+    outlived: tuple[KnownPod, ...] = ()
+    """In the report, and gone."""
+    how: str = ""
+
+
 ALL_COUNTED = Coverage(is_known=True)
 
 
@@ -86,10 +103,10 @@ class NodeState(msgspec.Struct):
         amounts = [self._takes(pod) for pod in (*uncounted, *coming)]
         overreserve = settings.cache == "overreserve"
         returned = self.returned(self.covered.outlived) if overreserve else {}
-        at_most = on_top(self.report, (), returned)
+        at_most = _on_top(self.report, (), returned)
         zones, owed = at_most, NOTHING_OWED
         if overreserve and any(amounts):
-            zones, owed = settled(on_top(self.report, amounts, returned))
+            zones, owed = settled(_on_top(self.report, amounts, returned))
         row = Row(
             self.name,
             allocatable,
@@ -104,7 +121,7 @@ class NodeState(msgspec.Struct):
             crane=self.crane,
             is_plain=self.crane is None and keys.CPU_TOPOLOGY not in self.report.annotations,
         )
-        return koordinator.beside_promises(row)
+        return _beside_promises(row)
 
     def _takes(self, pod: KnownPod) -> Amounts:
         """The most that the pod can hold on a NUMA node: no CPUs where kubelet gives none. Shares are no NUMA
@@ -122,13 +139,13 @@ class NodeState(msgspec.Struct):
         overreserve = settings.cache == "overreserve"
         # A report without fingerprint that is older than the end of a pod still counts it.
         outlived = self.covered.outlived or [pod for pod, at in self.gone.values() if at >= self.report_since]
-        zones = on_top(self.report, (), self.returned(outlived) if overreserve else {})
+        zones = _on_top(self.report, (), self.returned(outlived) if overreserve else {})
         found = msgspec.structs.replace(
             row, zones=zones, at_most=zones, owed=NOTHING_OWED, pods=tuple(self.pods.values()), extra={}
         )
         for pod in (*(self._reserved(settings) if overreserve else ()), *coming):
             found = admitted(found, pod, settings)
-        return koordinator.beside_promises(found)
+        return _beside_promises(found)
 
     def cover(self, settings: JudgeSettings, now: float, since: float) -> None:
         """Work out which pods the report has counted."""
@@ -136,7 +153,7 @@ class NodeState(msgspec.Struct):
         for uid in [uid for uid, (_, at) in self.gone.items() if now - at > settings.gone_seconds]:
             del self.gone[uid]
         gone = [pod for pod, _ in self.gone.values()]
-        found = self.covered = coverage(self.report, self.pods.values(), gone, self.fresh)
+        found = self.covered = _coverage(self.report, self.pods.values(), gone, self.fresh)
         if found.is_known and self.report.fingerprint:
             self.fresh = {pod.uid: self.fresh.get(pod.uid) for pod in found.uncounted}
         if found.is_known and not found.uncounted and not found.outlived:
@@ -327,3 +344,99 @@ def _together(parts: Iterable[Mapping[int, Amounts]]) -> dict[int, dict[str, int
         for zone, amounts in zones.items():
             add(total.setdefault(zone, {}), amounts)
     return total
+
+
+def _coverage(
+    report: Report, alive: Collection[KnownPod], gone: Collection[KnownPod], fresh: Collection[str]
+) -> Coverage:
+    """Coverage by `report` of the pods `alive` on the node and of those recently `gone`.
+
+    `fresh` are the uids of those that the report was not known to count so far. Without a fingerprint, all others are
+    taken for counted, and those that it places by name.
+    """
+    if not report.fingerprint:
+        uncounted = tuple(pod for pod in alive if pod.uid in fresh and not report.places(pod.namespace, pod.name))
+        return Coverage(not uncounted, uncounted, (), "the report carries no fingerprint of its pods")
+    old = [pod for pod in alive if pod.uid not in fresh]
+    new = [pod for pod in alive if pod.uid in fresh]
+    for with_new, with_gone in _guesses(report, new, list(gone)):
+        if fingerprint.sign(_names(report, [*old, *with_new, *with_gone])) == report.fingerprint:
+            uncounted = tuple(pod for pod in new if pod not in with_new)
+            return Coverage(True, uncounted, tuple(with_gone), "by fingerprint")
+    if fingerprint.sign(_names(report, [pod for pod in alive if pod.started])) == report.fingerprint:
+        return Coverage(True, tuple(pod for pod in alive if not pod.started), (), "by fingerprint of the pods started")
+    # What it places by name it has counted, whatever else it signed; of two pods of one name nobody knows which.
+    names, before = {pod.key for pod in alive}, {pod.key for pod in gone}
+    uncounted = tuple(pod for pod in new if pod.key in before or not report.places(pod.namespace, pod.name))
+    outlived = tuple(pod for pod in gone if pod.key not in names and report.places(pod.namespace, pod.name))
+    return Coverage(False, uncounted, outlived, "the report's fingerprint is that of other pods")
+
+
+def _guesses(
+    report: Report, new: list[KnownPod], gone: list[KnownPod]
+) -> Iterable[tuple[list[KnownPod], list[KnownPod]]]:
+    """Likely ones first: all is counted, nothing is, what the report places by name; then new pods in any combination,
+    or, where those are too many, as they came and went one after the other."""
+    for with_gone in ([], gone) if gone else ([],):
+        yield new, with_gone
+        yield [], with_gone
+    placed = [pod for pod in new if report.places(pod.namespace, pod.name)]
+    yield placed, [pod for pod in gone if report.places(pod.namespace, pod.name)]
+    if len(new) + len(gone) <= MOST_TRIES:
+        for with_gone in _subsets(gone):
+            for with_new in _subsets(new):
+                yield with_new, with_gone
+    else:
+        for went in range(min(len(gone), MOST_LATE) + 1):
+            for came in range(min(len(new), MOST_LATE) + 1):
+                yield new[:came], gone[len(gone) - went :]
+
+
+def _subsets(pods: list[KnownPod]) -> Iterable[list[KnownPod]]:
+    for size in range(len(pods) + 1):
+        yield from map(list, itertools.combinations(pods, size))
+
+
+def _names(report: Report, pods: Iterable[KnownPod]) -> Iterable[tuple[str, str]]:
+    listed, every = report.resources, not report.only_exclusive
+    counted = (pod for pod in pods if every or has_exclusive(pod.shape.exclusive, listed))
+    return ((pod.namespace, pod.name) for pod in counted)
+
+
+def has_exclusive(exclusive: Amounts, listed: Collection[str]) -> bool:
+    """Tell whether any of a pod's exclusive resources counts on a node that lists these: a device has to be listed.
+
+    Source: scheduler-plugins resourcerequests/exclusive.go.
+    """
+    return any(name in listed or name in ("cpu", "memory") or name.startswith("hugepages-") for name in exclusive)
+
+
+def _on_top(report: Report, reserved: Iterable[Amounts], returned: Mapping[int, Amounts]) -> Zones:
+    """Available amounts when `reserved` is taken from every NUMA node, since nobody knows yet from which it will be
+    taken, and `returned` is given back to the NUMA nodes it was on. Below nothing where more is taken than there is:
+    `settled` tells both apart."""
+    total: dict[str, int] = {}
+    for amounts in reserved:
+        for name, amount in amounts.items():
+            total[name] = total.get(name, 0) + amount
+    if not total and not returned:
+        return report.available
+    return {
+        node: {
+            name: min(left + returned.get(node, {}).get(name, 0), most) - total.get(name, 0)
+            for name, left, most in ((n, a, report.totals[node].get(n, a)) for n, a in zone.items())
+        }
+        for node, zone in report.available.items()
+    }
+
+
+def _beside_promises(row: Row) -> Row:
+    """The row without the CPUs that its pods were promised by name, of which its report's amounts do not know."""
+    report = row.report
+    if report is None or not report.koordinator.machine.cpus or not any(pod.resource_status for pod in row.pods):
+        return row
+    # Not kept for the row: its reservations are not in it yet.
+    free = koordinator.free_cpus(koordinator.node_of(row))
+    zones = beside_owners(row.zones, report.koordinator, free)
+    at_most = zones if row.at_most is row.zones else beside_owners(row.at_most, report.koordinator, free)
+    return msgspec.structs.replace(row, zones=zones, at_most=at_most)

@@ -27,10 +27,19 @@ MOST_SECONDS = 65.0
 MOST_PODS = 1024
 
 
+class Victims(msgspec.Struct, frozen=True):
+    """Pods that the scheduler would evict on one node."""
+
+    uids: tuple[str, ...]
+    violations: int = 0
+
+
 class Offer(msgspec.Struct, frozen=True):
     """One node that would be emptied for a pod."""
 
     node: str
+    answer: Victims
+    """What the scheduler is answered: these victims, and those that are not known here."""
     victims: tuple[KnownPod, ...]
     returned: Mapping[str, Mapping[int, Amounts]]
     """What each of them gives back there, by NUMA node; by uid."""
@@ -123,7 +132,7 @@ class Nominations:
             row = victims.beside(row, each, offer.takes)
         return row
 
-    def is_disputed(self, pod: KnownPod, freed: Row, takes: Mapping[int, Amounts]) -> bool:
+    def _is_disputed(self, pod: KnownPod, freed: Row, takes: Mapping[int, Amounts]) -> bool:
         """Tell whether kubelet may give the room of this pod to another one for which the node is emptied, or the
         other way round: it takes the lowest NUMA node where there is room, for whomever it was made.
 
@@ -161,7 +170,7 @@ class Nominations:
                     add(back.setdefault(zone, {}), amounts)
         return victims.without(row, offer.victims, back)
 
-    def stands(self, pod: KnownPod, offer: Offer) -> tuple[bool, bool]:
+    def _stands(self, pod: KnownPod, offer: Offer) -> tuple[bool, bool]:
         """(Does the pod fit now, is it still worth waiting there): judged by the report less the victims.
 
         Where the report has settled without them and the pod does not fit, somebody else has the place.
@@ -179,3 +188,60 @@ class Nominations:
         late = 0.0 if row.report is not None and row.report.fingerprint else cluster.settings.settle_seconds
         is_settled = state.report_since > left_at + late and state.dirty_since is None
         return fits, fits or not is_settled
+
+    def readmit(self, pod: KnownPod, passed: list[str], refused: dict[str, str]) -> str:
+        """A node that was emptied for this pod is not refused because its report does not show it yet. Return what
+        became of it if somebody else has its place."""
+        offer = self.of(pod)
+        if offer is None:
+            return ""
+        if not passed:
+            self.keep(pod, offer)
+        if offer.node not in refused:
+            return ""
+        fits, waits = self._stands(pod, offer)
+        if fits:
+            del refused[offer.node]
+            passed.append(offer.node)
+        elif waits:
+            refused[offer.node] = LEAVING
+        else:
+            self.drop(pod.uid)
+            self._cluster.assumed.end(pod.uid, "attempted again", self._cluster.now())
+            return f"the room that was made on {offer.node} is taken"
+        return ""
+
+    def offer(self, pod: KnownPod, node: str, candidates: Victims, own: Row | None) -> Offer | Victims | str:
+        """The victims there, of those that the scheduler would evict, or more. Text: why evictions do not help, or
+        would displace what is reserved for others; empty where there is nothing to say. Of a node of which nothing is
+        known they are the scheduler's. `own`: the node with the reservations that the pod may take there."""
+        plain, state = self._cluster.row_as_expected(node), self._cluster.nodes.get(node)
+        if plain is None or state is None:
+            return candidates if candidates.uids else ""
+        row = msgspec.structs.replace(own, zones=plain.zones) if own is not None else plain
+        if why := victims.reserved_for_others(row, candidates.uids):
+            return why
+        row = self.beside_others(pod, row)
+        pods, settings = self._cluster.pods, self._cluster.settings
+        leaving = state.pods.keys() - {each.uid for each in row.pods}
+        choice = victims.choose(
+            pod.shape,
+            row,
+            [pods[uid] for uid in candidates.uids if uid in pods and uid not in leaving],
+            priority=pod.priority,
+            returned=state.returned,
+            settings=settings,
+            is_leaving=bool(leaving),
+            exempt={each.uid for each in row.pods if each.uid not in state.pods},
+        )
+        if choice.dropped:
+            return choice.dropped
+        uids = (*(each.uid for each in choice.victims), *(uid for uid in candidates.uids if uid not in pods))
+        if not uids:
+            return ""
+        freed = victims.without(row, choice.victims, state.returned(choice.victims))
+        takes = judge.takes(pod.shape, freed, settings)
+        if self._is_disputed(pod, freed, takes):
+            return "it is being emptied for another pod, which may get the same room"
+        returned = {each.uid: state.returned([each]) for each in choice.victims}
+        return Offer(node, Victims(uids, candidates.violations), choice.victims, returned, takes)

@@ -172,7 +172,7 @@ class Promises:
         row = self._cluster.row(pod.node) if pod is not None else None
         if row is None or pod is None:
             return False
-        return bool(judge.allocators(pod.shape, row, self._cluster.settings))
+        return bool(judge.allocators(pod.shape, row))
 
     def _make(self, pod: KnownPod) -> None:
         """Promise what the node has left for the pod, and write it."""

@@ -6,13 +6,14 @@ ignored, a wrong type or a missing pod is an InputError that names the field.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import objects
-from koordlite.scheduler.nominations import LEAVING
+from koordlite.scheduler.nominations import LEAVING, Victims
 
 T = TypeVar("T")
 MOST_BYTES = 10 << 20
@@ -50,7 +51,7 @@ class MetaVictims(_Body):
     violations: int = msgspec.field(name="NumPDBViolations", default=0)
 
 
-class Victims(_Body):
+class PodVictims(_Body):
     """The same with whole pods."""
 
     pods: list[objects.PodObject] | None = msgspec.field(name="Pods", default=None)
@@ -61,8 +62,21 @@ class PreemptionArguments(_Body):
     """Body of preempt: the victims that the scheduler would evict, by node."""
 
     pod: objects.PodObject = msgspec.field(name="Pod")
-    victims: dict[str, Victims] | None = msgspec.field(name="NodeNameToVictims", default=None)
+    victims: dict[str, PodVictims] | None = msgspec.field(name="NodeNameToVictims", default=None)
     meta_victims: dict[str, MetaVictims] | None = msgspec.field(name="NodeNameToMetaVictims", default=None)
+
+    @property
+    def by_node(self) -> dict[str, Victims]:
+        """The victims, in whichever form they came."""
+        if self.meta_victims is not None:
+            return {
+                node: Victims(tuple(pod.uid for pod in each.pods or ()), each.violations)
+                for node, each in self.meta_victims.items()
+            }
+        return {
+            node: Victims(tuple(pod.metadata.uid for pod in each.pods or ()), each.violations)
+            for node, each in (self.victims or {}).items()
+        }
 
 
 class BindingArguments(_Body):
@@ -150,10 +164,10 @@ def scores_answer(scores: list[tuple[str, int]]) -> bytes:
     return msgspec.json.encode([_HostPriority(host, score) for host, score in scores])
 
 
-def preemption_answer(victims: dict[str, tuple[list[str], int]]) -> bytes:
+def preemption_answer(victims: Mapping[str, Victims]) -> bytes:
     """Victims by node. The scheduler reads uids only, also when it sent whole pods."""
-    said = {
-        node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": violations}
-        for node, (uids, violations) in victims.items()
+    by_node = {
+        node: {"Pods": [{"UID": uid} for uid in each.uids], "NumPDBViolations": each.violations}
+        for node, each in victims.items()
     }
-    return msgspec.json.encode({"NodeNameToMetaVictims": said})
+    return msgspec.json.encode({"NodeNameToMetaVictims": by_node})

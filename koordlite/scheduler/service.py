@@ -21,7 +21,7 @@ from koordlite.http.answers import page as html
 from koordlite.model.errors import InputError
 from koordlite.report.log_levels import LogLevels
 from koordlite.scheduler import making_room, protocol
-from koordlite.scheduler.extender import Extender, NotReady, Victims
+from koordlite.scheduler.extender import Extender, NotReady
 from koordlite.scheduler.promises import Promises
 from koordlite.scheduler.report import documents, pages
 from koordlite.threads import Worker
@@ -99,9 +99,8 @@ class Service(Router):
 
     def _preempt(self, body: bytes) -> tuple[bytes, str]:
         arguments = protocol.read(protocol.PreemptionArguments, body, "preempt")
-        found = self._extender.preempt(arguments.pod, _given(arguments))
-        answer = protocol.preemption_answer({n: (list(v.uids), v.violations) for n, v in found.items()})
-        return answer, "ok" if found else "refused"
+        victims = self._extender.preempt(arguments.pod, arguments.by_node)
+        return protocol.preemption_answer(victims), "ok" if victims else "refused"
 
     def _bind(self, body: bytes) -> tuple[bytes, str]:
         asked = protocol.read(protocol.BindingArguments, body, "bind")
@@ -134,19 +133,6 @@ class Service(Router):
         if node is None:
             return plain(404, f"node {name} is unknown here")
         return html(pages.node(node)) if "text/html" in request.accept else encoded(node)
-
-
-def _given(arguments: protocol.PreemptionArguments) -> dict[str, Victims]:
-    """The victims by node, in whichever form they came."""
-    if arguments.meta_victims is not None:
-        return {
-            node: Victims(tuple(pod.uid for pod in each.pods or ()), each.violations)
-            for node, each in arguments.meta_victims.items()
-        }
-    return {
-        node: Victims(tuple(pod.metadata.uid for pod in each.pods or ()), each.violations)
-        for node, each in (arguments.victims or {}).items()
-    }
 
 
 SEARCH_SECONDS = 3.0

@@ -25,7 +25,7 @@ from koordlite.reservation.controller import Controller
 from koordlite.reservation.placeholder import PlaceholderSettings
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement.nodes import JudgeSettings as Judgement
-from koordlite.scheduler.owners import ReservationJudge
+from koordlite.scheduler.reservation_judge import ReservationJudge
 
 ROOT = pathlib.Path(__file__).parents[2]
 RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"

@@ -13,9 +13,10 @@ from koordlite.fault_guard import SubjectFaults
 from koordlite.model import times
 from koordlite.model.errors import InputError
 from koordlite.model.wire import metrics, objects
-from koordlite.scheduler.extender import BindError, Victims
+from koordlite.scheduler.extender import BindError
 from koordlite.scheduler.judgement.load import EXPIRED, Aggregated, LoadAwareSchedulingArgs
 from koordlite.scheduler.loads import Judged, Loads
+from koordlite.scheduler.nominations import Victims
 from koordlite.scheduler.report import documents, texts
 from tests.scheduler.builders import Scene, as_object, bound, pod
 

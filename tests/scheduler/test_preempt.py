@@ -9,8 +9,7 @@ import pytest
 
 from koordlite.model import keys
 from koordlite.scheduler import protocol
-from koordlite.scheduler.extender import Victims
-from koordlite.scheduler.nominations import LEAVING
+from koordlite.scheduler.nominations import LEAVING, Victims
 from koordlite.scheduler.report import documents
 from tests.scheduler.builders import Scene, as_object, bound, pod
 

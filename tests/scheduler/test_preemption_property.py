@@ -12,8 +12,7 @@ import pytest
 from slices import amount
 
 from koordlite.model.wire.objects import NodeObject
-from koordlite.scheduler.extender import Victims
-from koordlite.scheduler.nominations import LEAVING
+from koordlite.scheduler.nominations import LEAVING, Victims
 from tests.scheduler.builders import Scene, as_object, bound, pod
 from tests.scheduler.test_preempt import placed
 

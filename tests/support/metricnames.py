@@ -36,8 +36,8 @@ from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Binder, Extender
 from koordlite.scheduler.judgement.nodes import JudgeSettings
 from koordlite.scheduler.numa_api.service import NumaService
-from koordlite.scheduler.owners import ReservationJudge
 from koordlite.scheduler.promises import Promises
+from koordlite.scheduler.reservation_judge import ReservationJudge
 from koordlite.scheduler.service import ExtenderMetrics
 
 _WATCH = WatchState(name="pods", age_seconds=0.0)

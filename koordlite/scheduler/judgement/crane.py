@@ -19,9 +19,8 @@ NAME = "crane"
 _Result = Mapping[str, Mapping[str, Quantity]]
 
 
-def concerns(shape: PodShape, row: Row, settings: JudgeSettings) -> bool:
+def concerns(shape: PodShape, row: Row) -> bool:
     """Tell whether the pod names Crane, or its agent places pods on the node."""
-    del settings
     if row.crane is not None and row.crane.crane_manager_policy.cpu_manager_policy == wire.STATIC:
         return True
     return any(map(shape.note, keys.CRANE_REQUEST))

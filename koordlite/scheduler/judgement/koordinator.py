@@ -20,7 +20,6 @@ from koordlite.numa.koordinator.values import Allocation, Held, Refusal, Reserva
 from koordlite.numa.machine import Machine
 from koordlite.numa.nrt import score as nrt_score
 from koordlite.reservation.pods import KnownPod, PodShape
-from koordlite.scheduler.judgement import reports
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row, Score, Verdict
 
 NAME = "koordinator"
@@ -29,13 +28,12 @@ CLOSEST = ask.NUMAArgs(prefer_closest=True)
 """With the policy `numadistance`."""
 
 
-def concerns(shape: PodShape, row: Row, settings: JudgeSettings | None = None) -> bool:
+def concerns(shape: PodShape, row: Row) -> bool:
     """Tell whether pod or node ask for it, on a node whose agent reports its CPUs.
 
     A node's own NUMA policy counts when its label says it; kubelet's policy makes kubelet decide, and is not ours to
     carry out.
     """
-    del settings
     report = row.report
     if report is None or keys.CPU_TOPOLOGY not in report.annotations:
         return False
@@ -135,7 +133,7 @@ def asked_by(shape: PodShape) -> PodAsk | Refusal | None:
 
 def state_of(row: Row) -> KoordinatorNode:
     """The node with what its pods hold, worked out once for this row."""
-    found: KoordinatorNode = row.once(NAME, lambda: _state(row))
+    found: KoordinatorNode = row.once(NAME, lambda: node_of(row))
     return found
 
 
@@ -147,19 +145,8 @@ def free_cpus(state: KoordinatorNode) -> CPUSet:
     )
 
 
-def beside_promises(row: Row) -> Row:
-    """The row without the CPUs that its pods were promised by name, of which its report's amounts do not know."""
-    report = row.report
-    if report is None or not report.koordinator.machine.cpus or not any(pod.resource_status for pod in row.pods):
-        return row
-    # Not kept for the row: its reservations are not in it yet.
-    free = free_cpus(_state(row))
-    zones = reports.beside_owners(row.zones, report.koordinator, free)
-    at_most = zones if row.at_most is row.zones else reports.beside_owners(row.at_most, report.koordinator, free)
-    return msgspec.structs.replace(row, zones=zones, at_most=at_most)
-
-
-def _state(row: Row) -> KoordinatorNode:
+def node_of(row: Row) -> KoordinatorNode:
+    """The same, worked out anew."""
     assert row.report is not None
     topology = msgspec.structs.replace(row.report.koordinator, numa_policy="")
     node = row.node or Node(name=row.name)

@@ -77,8 +77,8 @@ def note(row: Row) -> dict[str, str]:
     return {keys.RESERVATION_ALLOCATED: json.dumps({"name": one.name, "uid": one.uid}, separators=(",", ":"))}
 
 
-def as_met(candidate: Candidate, row: Row, passes: Callable[[Row], bool]) -> Row:
-    """The node as this pod meets it: with the best of the reservations it may take in which it finds its capacity.
+def for_candidate(candidate: Candidate, row: Row, passes: Callable[[Row], bool]) -> Row:
+    """The node as this pod sees it: with the best of the reservations it may take in which it finds its capacity.
 
     A pod that may do without one, and finds it in none, is judged by what the node has beside them. It waits for one
     that is handed over to it, or on whose node pods leave, such as placeholders of reservations that are over, or have

@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from koordlite.numa.nrt.filter import NANO, Amounts, add
+from koordlite.numa.nrt.filter import NANO, Amounts, Zones, add
 from koordlite.reservation.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
-from koordlite.scheduler.judgement.reports import settled
 
 Returned = Callable[[Iterable[KnownPod]], Mapping[int, Amounts]]
 """What pods give back when they go, by NUMA node."""
+NOTHING_OWED: Zones = {}
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -119,6 +119,15 @@ def _changed(row: Row, pods: tuple[KnownPod, ...], amounts: Mapping[int, Amounts
     }
     available, owed = settled(zones)
     return msgspec.structs.replace(row, zones=available, owed=owed, at_most={}, pods=pods, extra={})
+
+
+def settled(zones: Zones) -> tuple[Zones, Zones]:
+    """(What is available, by how much less than nothing)."""
+    if all(left >= 0 for zone in zones.values() for left in zone.values()):
+        return zones, NOTHING_OWED
+    available = {node: {name: max(0, left) for name, left in zone.items()} for node, zone in zones.items()}
+    owed = {node: {name: -left for name, left in zone.items() if left < 0} for node, zone in zones.items()}
+    return available, owed
 
 
 def _freeing(

@@ -19,7 +19,7 @@ from koordlite.reservation.placed import Placed
 from koordlite.scheduler.attempts import Attempt
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
-from koordlite.scheduler.judgement import judge, kubelet
+from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 from koordlite.scheduler.node_state import NodeState
 
@@ -162,7 +162,7 @@ def _judgement(attempt: Attempt, row: Row, settings: JudgeSettings) -> dict[str,
         "cpus": _cpus(row),
     }
     if found.refusal:
-        said["why"] = found.why or "; ".join(kubelet.shortage(attempt.shape, row))
+        said["why"] = found.why or "; ".join(judge.shortage(attempt.shape, row))
         return said
     measured = attempt.measured
     if measured is not None and (busy := measured.refusal(row.name)):

@@ -13,7 +13,7 @@ from koordlite.numa.nrt import score as nrt_score
 from koordlite.numa.nrt.filter import Amounts, Zones
 from koordlite.numa.nrt.score import only_elsewhere
 from koordlite.reservation import pods
-from koordlite.scheduler.judgement.reports import has_exclusive
+from koordlite.scheduler.node_state import has_exclusive
 from tests.conformance.adapters import adapter, mappings, shapes
 
 
