@@ -65,17 +65,10 @@ def _waiting(view: View, config: Config) -> Iterator[PodView]:
             for one in pod.object.status.conditions or ()
         )
         important = config.min_priority is None or (value.priority or 0) >= config.min_priority
-        selected = config.namespaces.chosen(value.namespace) and (
+        if not refused or not important or pod.node or value.deleting or age is None or age < least:
+            continue
+        if config.namespaces.chosen(value.namespace) and (
             config.label_selector is None or config.label_selector.matches(value.labels)
-        )
-        if (
-            refused
-            and important
-            and selected
-            and not pod.node
-            and not value.deleting
-            and age is not None
-            and age >= least
         ):
             yield pod
 

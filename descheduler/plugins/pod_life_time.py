@@ -112,7 +112,7 @@ class Config:
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that matches, the oldest of the cluster first."""
     now = times.parse(view.time)
-    matches: list[tuple[float, PodView]] = []
+    matches: list[tuple[float, str, Finding]] = []
     newest = _newest(now, config.max_pod_life_time_seconds)
     for node in handle.nodes:
         if newest < _oldest(node) and len(newest) == _WRITTEN:
@@ -122,11 +122,10 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
             if created and newest < created and len(created) == len(newest) and created[-1] == "Z":
                 continue
             age = pods.age_seconds(pod, now)
-            if _too_old(age, config.max_pod_life_time_seconds) and _matches(pod, now, config):
-                matches.append((age, pod))
-    matches.sort(key=lambda one: (-one[0], one[1].key))
-    for age, pod in matches:
-        yield _finding(pod, age, now, config)
+            finding = _judge_pod(pod, age, now, config) if _too_old(age, config.max_pod_life_time_seconds) else None
+            if finding:
+                matches.append((age, pod.key, finding))
+    yield from (finding for *_, finding in sorted(matches, key=lambda match: (-match[0], match[1])))
 
 
 def numbers(pod: PodView, view: View, config: Config, _handle: Handle) -> str:
@@ -174,20 +173,6 @@ def _too_old(age: float, most: int | None) -> bool:
     return age == float("inf") or (age >= 0 and math.floor(age) > most)
 
 
-def _matches(pod: PodView, now: float, config: Config) -> bool:
-    if config.states and _state(pod, config) is None:
-        return False
-    if not config.owner_kinds.choose(pod):
-        return False
-    if config.conditions and _condition(pod, now, config) is None:
-        return False
-    return not config.exit_codes or _exit_code(pod, config) is not None
-
-
-def _state(pod: PodView, config: Config) -> str | None:
-    return next((state for state in _states(pod, config) if state in config.states), None)
-
-
 def _states(pod: PodView, config: Config) -> Iterator[str]:
     yield pod.pod.phase
     if pod.object.status.reason:
@@ -206,22 +191,27 @@ def _exit_code(pod: PodView, config: Config) -> int | None:
     return next((code for code in codes if code in config.exit_codes), None)
 
 
-def _finding(pod: PodView, age: float, now: float, config: Config) -> Finding:
+def _judge_pod(pod: PodView, age: float, now: float, config: Config) -> Finding | None:
+    """The finding for a pod that is old enough; None when it does not match what else is asked for."""
+    state = next((state for state in _states(pod, config) if state in config.states), None) if config.states else None
+    condition = _condition(pod, now, config) if config.conditions else None
+    code = _exit_code(pod, config) if config.exit_codes else None
+    if (config.states and not state) or (config.conditions and not condition) or (config.exit_codes and code is None):
+        return None
+    if not config.owner_kinds.choose(pod):
+        return None
     has_age = age != float("inf")
     facts = [f"it was made {duration.age(age)} ago" if has_age else "it is unknown when it was made"]
     evidence: dict[str, int | float | str] = {"ageSeconds": int(age)} if has_age else {}
     if config.max_pod_life_time_seconds is not None:
         facts[0] += f", maxPodLifeTimeSeconds is {config.max_pod_life_time_seconds}"
         evidence["maxPodLifeTimeSeconds"] = config.max_pod_life_time_seconds
-    state = _state(pod, config) if config.states else None
     if state:
         facts.append(f"its state is {state}")
         evidence["state"] = state
-    condition = _condition(pod, now, config)
     if condition:
         facts.append(f"its condition {condition.type} is {condition.status} ({condition.reason or 'no reason given'})")
         evidence["condition"] = condition.type
-    code = _exit_code(pod, config) if config.exit_codes else None
     if code is not None:
         facts.append(f"a container ended with code {code}")
         evidence["exitCode"] = code

@@ -43,10 +43,20 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
 
     Each owner is judged by itself: a pod that is one too many for two owners is named for both.
     """
-    for share, spare in _shares(view, config, handle):
-        for name in sorted(spare):
-            for pod in spare[name][share.each - 1 :]:
-                yield share.finding(pod, len(spare[name]) + 1)
+    for (_, kind, name, _), count, targets, spare in _shares(view, config, handle):
+        share = -(-count // targets)
+        for node in sorted(spare):
+            here = len(spare[node]) + 1
+            for pod in spare[node][share - 1 :]:
+                yield Finding(
+                    pod=pod.uid,
+                    reason="TooManyReplicasOnNode",
+                    promise=f"{count} pods of {kind} {name} on {targets} nodes make {share} a node",
+                    fact=f"{node} has {here} of them",
+                    cure="restarts on a node that has fewer, when the scheduler spreads them",
+                    evidence={"onNode": here, "share": share, "replicas": count, "nodes": targets},
+                    weight=here - share,
+                )
 
 
 def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
@@ -60,8 +70,9 @@ def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
     return f"{alike.count(pod.node)} of {len(alike)} pods of {owners[0].kind} {owners[0].name} are on {pod.node}"
 
 
-def _shares(view: View, config: Config, handle: Handle) -> Iterator[tuple[_Share, _ByNode]]:
-    """Owners with the share of a node, and the pods of each node beyond the first."""
+def _shares(view: View, config: Config, handle: Handle) -> Iterator[tuple[_Owner, int, int, _ByNode]]:
+    """Owners with the number of their replicas, that of the nodes these may use, and the pods of each node beyond the
+    first."""
     schedulable = [node for node in handle.nodes if not node.object.spec.unschedulable]
     targets = index_of(handle.nodes if len(schedulable) == len(handle.nodes) else NodeGroup(schedulable))
     for owner, present in sorted(_owners(view, config, handle).items()):
@@ -73,7 +84,7 @@ def _shares(view: View, config: Config, handle: Handle) -> Iterator[tuple[_Share
         count = sum(map(len, alike))
         if count > len(allowed):  # How many of them may move makes a difference only then.
             count = sum([handle.movable(pod) for pods in alike for pod in pods])
-        yield _Share(owner, count, len(allowed)), spare
+        yield owner, count, len(allowed), spare
 
 
 def _owners(view: View, config: Config, handle: Handle) -> dict[_Owner, list[list[SpecGroup]]]:
@@ -147,26 +158,3 @@ def _targets(spare: Mapping[str, list[PodView]], nodes: NodeIndex) -> frozenset[
             if len(one) > 1:
                 allowed = allowed | one if allowed else one
     return allowed
-
-
-class _Share:
-    """The number of replicas of an owner that a node may have."""
-
-    def __init__(self, owner: _Owner, count: int, targets: int) -> None:
-        self.each = -(-count // targets)
-        self._owner = owner
-        self._count = count
-        self._targets = targets
-
-    def finding(self, pod: PodView, here: int) -> Finding:
-        """The finding for a replica that is one too many on the node."""
-        _, kind, name, _ = self._owner
-        return Finding(
-            pod=pod.uid,
-            reason="TooManyReplicasOnNode",
-            promise=f"{self._count} pods of {kind} {name} on {self._targets} nodes make {self.each} a node",
-            fact=f"{pod.node} has {here} of them",
-            cure="restarts on a node that has fewer, when the scheduler spreads them",
-            evidence={"onNode": here, "share": self.each, "replicas": self._count, "nodes": self._targets},
-            weight=here - self.each,
-        )

@@ -7,6 +7,7 @@ Source: upstream RemovePodsViolatingTopologySpreadConstraint; docs/compatibility
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections import defaultdict
@@ -109,31 +110,53 @@ class _Namespace:
             if len(domains) < len(values):
                 sizes.append(0)
             if not is_level(sizes, constraint.max_skew):
-                yield from self._level(_Skewed(constraint, holder, domains, values), min(sizes))
+                yield from self._level(constraint, holder, domains, len(values))
 
-    def _level(self, skewed: _Skewed, least: int) -> Iterator[Finding]:
-        below = _Below(self._spread, skewed)
-        ordered = [sorted(pods, key=self._last_first) for pods in skewed.ordered]
-        skew = skewed.constraint.max_skew
+    def _level(self, constraint: Constraint, holder: PodView, domains: Domains, count: int) -> Iterator[Finding]:
+        """Findings for a constraint of `holder` that does not hold. It has `count` domains, those without a pod too."""
+        by_size = sorted(domains, key=lambda value: (len(domains[value]), value))
+        least = len(domains[by_size[0]]) if len(domains) == count else 0
+        average = sum(map(len, domains.values())) / count
+        # Nodes of domains with fewer pods than the average: some of them first, since these mostly are underutilized.
+        below = self._spread.nodes_outside(constraint, {value for value in by_size if len(domains[value]) >= average})
+        first, others = NodeGroup(itertools.islice(below, _FEW)), functools.cache(lambda: NodeGroup(below))
         must_fit = self._config.topology_balance_node_fit
+
+        def fits(pod: PodView) -> bool:
+            return self._handle.fits(pod, first) or self._handle.fits(pod, others())
+
         leaving = moves(
-            ordered,
-            skew,
-            lambda pod: self._goes(pod) or (self._handle.evictable(pod) and (not must_fit or self._fits(pod, below))),
+            [sorted(domains[value], key=self._last_first) for value in by_size],
+            constraint.max_skew,
+            lambda pod: self._goes(pod) or (self._handle.evictable(pod) and (not must_fit or fits(pod))),
             # Where pods may go that fit nowhere, those that fit still go first, as upstream does.
-            preferred=lambda pod: must_fit or self._goes(pod) or self._fits(pod, below),
-            empty=skewed.empty,
+            preferred=lambda pod: must_fit or self._goes(pod) or fits(pod),
+            empty=count - len(domains),
         )
         for pod in leaving:
-            if not self._goes(pod):
-                self._going.add(pod.uid)
-                yield _finding(pod, skewed, self._spread.domain(pod, skewed.constraint), least)
+            if self._goes(pod):
+                continue
+            self._going.add(pod.uid)
+            domain = self._spread.domain(pod, constraint)
+            here = len(domains[domain])
+            yield Finding(
+                pod=pod.uid,
+                reason="SpreadSkewed",
+                promise=f"a constraint of {holder.key} allows a skew of {constraint.max_skew} over {constraint.key}",
+                fact=f"{constraint.key}={domain} has {here} of the pods that it counts, another domain has {least}",
+                cure="restarts where there are fewer",
+                evidence={
+                    "topologyKey": constraint.key,
+                    "domain": domain,
+                    "onDomain": here,
+                    "onSmallest": least,
+                    "maxSkew": constraint.max_skew,
+                },
+                weight=here - least,
+            )
 
     def _goes(self, pod: PodView) -> bool:
         return pod.uid in self._going or self._handle.going(pod)
-
-    def _fits(self, pod: PodView, below: _Below) -> bool:
-        return any(self._handle.fits(pod, some) for some in below.parts())
 
     def _last_first(self, pod: PodView) -> tuple[bool, bool, float]:
         """Sort key: the pod that goes first comes last. Pods that go anyway, then those that may go to any node, then
@@ -156,59 +179,7 @@ def _constrained_alike(group: SpecGroup) -> Iterator[Sequence[PodView]]:
         yield group.pods
 
 
-class _Skewed:
-    """A constraint that does not hold."""
-
-    def __init__(self, constraint: Constraint, holder: PodView, domains: Domains, values: list[str]) -> None:
-        self.constraint = constraint
-        self.holder = holder
-        self.domains = domains
-        self.empty = len(values) - len(domains)
-        """How many domains have none of the pods."""
-        by_size = sorted(domains, key=lambda value: (len(domains[value]), value))
-        self.ordered = [domains[value] for value in by_size]
-        """Pods of each other domain, the smallest first."""
-        average = sum(map(len, self.ordered)) / len(values)
-        self.full = {value for value in by_size if len(domains[value]) >= average}
-        """Domains with as many pods as the average, or more."""
-
-
-class _Below:
-    """Nodes of domains with fewer pods than the average: some of them first, since these mostly are underutilized
-    already."""
-
-    def __init__(self, spread: Spread, skewed: _Skewed) -> None:
-        self._nodes = spread.nodes_outside(skewed.constraint, skewed.full)
-        self._parts: list[NodeGroup] = []
-
-    def parts(self) -> Iterator[NodeGroup]:
-        """The nodes in parts; the second is worked out when the first was not enough."""
-        for number, size in enumerate((_FEW, None)):
-            if number == len(self._parts):
-                self._parts.append(NodeGroup(itertools.islice(self._nodes, size)))
-            yield self._parts[number]
-
-
 _FEW = 64
-
-
-def _finding(pod: PodView, skewed: _Skewed, domain: str, least: int) -> Finding:
-    constraint, here = skewed.constraint, len(skewed.domains[domain])
-    return Finding(
-        pod=pod.uid,
-        reason="SpreadSkewed",
-        promise=f"a constraint of {skewed.holder.key} allows a skew of {constraint.max_skew} over {constraint.key}",
-        fact=f"{constraint.key}={domain} has {here} of the pods that it counts, another domain has {least}",
-        cure="restarts where there are fewer",
-        evidence={
-            "topologyKey": constraint.key,
-            "domain": domain,
-            "onDomain": here,
-            "onSmallest": least,
-            "maxSkew": constraint.max_skew,
-        },
-        weight=here - least,
-    )
 
 
 T = TypeVar("T")
@@ -295,22 +266,14 @@ Domains = Mapping[str, list[PodView]]
 """Pods that a constraint counts, by the value of its key; values without such a pod are missing."""
 
 
-class _Layout(msgspec.Struct, frozen=True):
-    """The domains of one key over some nodes."""
-
-    by_node: Mapping[str, str]
-    """Domain by node; a node without the key is in none."""
-    values: list[str]
-    """All of them, by name."""
-
-
 class Spread:
     """The nodes, and the domains that labels make of them."""
 
     def __init__(self, nodes: NodeGroup) -> None:
         self._nodes = index_of(nodes)
         self._by_name = {node.name: node for node in nodes}
-        self._layouts: dict[tuple[str, NodeNames], _Layout] = {}
+        self._layouts: dict[tuple[str, NodeNames], tuple[Mapping[str, str], list[str]]] = {}
+        """Domain by node, and all domains by name, of a key over some nodes; a node without the key is in none."""
         self._by_value: dict[str, Mapping[str, list[NodeView]]] = {}
 
     def constraints(self, pods: Iterable[PodView], words: Collection[str]) -> Iterator[tuple[Constraint, PodView]]:
@@ -318,11 +281,30 @@ class Spread:
         it. Source: upstream, which takes equal ones for one."""
         identities: set[bytes] = set()
         for pod, written in _written(pods):
-            if written.when_unsatisfiable in words:
-                key = _identity(written, pod)
-                if key not in identities:
-                    identities.add(key)
-                    yield self._resolve(written, pod), pod
+            if written.when_unsatisfiable not in words:
+                continue
+            spec, nodes = pod.object.spec, self._nodes.names
+            by_affinity = written.node_affinity_policy in (None, "Honor")
+            by_taints = written.node_taints_policy == "Honor"
+            labels = [pod.pod.labels.get(key) for key in written.match_label_keys or ()]
+            # Equal for constraints that ask the same of the same nodes and pods.
+            identity = fingerprint(
+                written.max_skew,
+                written.topology_key,
+                (written.label_selector, written.match_label_keys, labels),
+                (spec.node_selector, node_affinity(spec).required) if by_affinity else None,
+                spec.tolerations if by_taints else None,
+            )
+            if identity in identities:
+                continue
+            identities.add(identity)
+            if by_affinity:
+                nodes = self._nodes.allowed_by_labels(spec)
+            if by_taints:
+                tolerated = self._nodes.allowed_by_taints(spec.tolerations)
+                nodes = tolerated if nodes is self._nodes.names else nodes & tolerated
+            selector = label_selectors.with_label_keys(written, pod.pod.labels)
+            yield Constraint(written.max_skew, written.topology_key, selector, nodes), pod
 
     def domains(self, constraint: Constraint, pods: LabelIndex) -> Domains:
         """Pods that count, by domain. Pods that are going, and those of nodes that do not count, do not.
@@ -330,7 +312,7 @@ class Spread:
         Source: the scheduler's PodTopologySpread; upstream counts pods of nodes that do not count.
         """
         by_value: dict[str, list[PodView]] = defaultdict(list)
-        by_node = self._laid_out(constraint).by_node
+        by_node, _ = self._laid_out(constraint)
         for pod in pods.select(constraint.selector):
             value = by_node.get(pod.node)
             if value is not None and not pod.pod.deleting:
@@ -339,18 +321,18 @@ class Spread:
 
     def domain(self, pod: PodView, constraint: Constraint) -> str:
         """The domain of a pod; empty when its node does not count: it has no such label, or is left out."""
-        return self._laid_out(constraint).by_node.get(pod.node, "")
+        return self._laid_out(constraint)[0].get(pod.node, "")
 
     def values(self, constraint: Constraint) -> list[str]:
         """All domains of a constraint by name, those without a pod too."""
-        return self._laid_out(constraint).values
+        return self._laid_out(constraint)[1]
 
-    def _laid_out(self, constraint: Constraint) -> _Layout:
+    def _laid_out(self, constraint: Constraint) -> tuple[Mapping[str, str], list[str]]:
         key = (constraint.key, constraint.nodes)
         if key not in self._layouts:
             labels = ((name, self._by_name[name].node.labels) for name in constraint.nodes)
             by_node = {name: one[constraint.key] for name, one in labels if constraint.key in one}
-            self._layouts[key] = _Layout(by_node, sorted(set(by_node.values())))
+            self._layouts[key] = by_node, sorted(set(by_node.values()))
         return self._layouts[key]
 
     def nodes_outside(self, constraint: Constraint, full: Collection[str]) -> Iterator[NodeView]:
@@ -365,16 +347,6 @@ class Spread:
             if value not in full:
                 yield from (node for node in nodes if node.name in constraint.nodes)
 
-    def _resolve(self, written: objects.TopologySpreadConstraint, pod: PodView) -> Constraint:
-        spec, nodes = pod.object.spec, self._nodes.names
-        if _honors_affinity(written):
-            nodes = self._nodes.allowed_by_labels(spec)
-        if _honors_taints(written):
-            tolerated = self._nodes.allowed_by_taints(spec.tolerations)
-            nodes = tolerated if nodes is self._nodes.names else nodes & tolerated
-        selector = label_selectors.with_label_keys(written, pod.pod.labels)
-        return Constraint(written.max_skew, written.topology_key, selector, nodes)
-
 
 def _written(pods: Iterable[PodView]) -> Iterator[tuple[PodView, objects.TopologySpreadConstraint]]:
     """Constraints in the pods' specs, of pods of one template only once."""
@@ -383,25 +355,3 @@ def _written(pods: Iterable[PodView]) -> Iterator[tuple[PodView, objects.Topolog
         if pod.template not in templates:
             templates.add(pod.template)
             yield from ((pod, written) for written in pod.object.spec.topology_spread_constraints or ())
-
-
-def _honors_affinity(written: objects.TopologySpreadConstraint) -> bool:
-    return written.node_affinity_policy in (None, "Honor")
-
-
-def _honors_taints(written: objects.TopologySpreadConstraint) -> bool:
-    return written.node_taints_policy == "Honor"
-
-
-def _identity(written: objects.TopologySpreadConstraint, pod: PodView) -> bytes:
-    """Equal for constraints that ask the same of the same nodes and pods."""
-    spec = pod.object.spec
-    labels = [pod.pod.labels.get(key) for key in written.match_label_keys or ()]
-    affinity = (spec.node_selector, node_affinity(spec).required) if _honors_affinity(written) else None
-    return fingerprint(
-        written.max_skew,
-        written.topology_key,
-        (written.label_selector, written.match_label_keys, labels),
-        affinity,
-        spec.tolerations if _honors_taints(written) else None,
-    )

@@ -7,7 +7,7 @@ pool follow the pool by themselves; a pod with CPUs of its own has to move. Wher
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -64,7 +64,9 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
             yield stale
             continue
         if node.reserved.koordinator is None:
-            yield _unknown(node)
+            yield Note(
+                node=node.name, reason="ReservedCPUsUnknown", text=_UNKNOWN[node.reserved.source == "unreadable"]
+            )
         for pod in node.those(NAME, _assigned):
             yield from _judge_pod(pod, node, config)
 
@@ -156,27 +158,23 @@ def _too_many(node: NodeView, config: Config, handle: Handle) -> Iterator[Findin
     over = excess(node)
     if not over:
         return
-    free_to_go = [p for p in node.pods if judgeable(p) and p.pod.qos_class is not QoSClass.SYSTEM]
-    candidates = sorted((p for p in free_to_go if handle.evictable(p)), key=least_important_first)
-    for pod in fewest([(p, request(p, node)) for p in candidates], over):
-        yield _surplus(pod, node, over, config)
-
-
-def _surplus(pod: PodView, node: NodeView, over: Mapping[str, int], config: Config) -> Finding:
-    too_many = ", ".join(f"{name} {_amount_text(name, nano)}" for name, nano in over.items())
-    own = request(pod, node)
-    asks = ", ".join(f"{name} {_amount_text(name, own.get(name, 0))}" for name in over)
-    return Finding(
-        pod=pod.uid,
-        reason="OvercommittedBesideReserve",
-        promise=f"what {node.name} keeps for processes outside Kubernetes is not handed out",
-        fact=f"requests on it exceed what is left by {too_many}; this pod asks for {asks}",
-        cure="it has to move: it is one of the fewest whose leaving makes the rest fit",
-        evidence={f"excess.{name}": _amount_text(name, nano) for name, nano in over.items()},
-        min_age_seconds=duration.seconds(config.min_pod_age),
-        sightings=config.min_sightings,
-        home="elsewhere",
-    )
+    movable = [p for p in node.pods if judgeable(p) and p.pod.qos_class is not QoSClass.SYSTEM and handle.evictable(p)]
+    too_many = {name: _amount_text(name, nano) for name, nano in over.items()}
+    for pod in fewest([(p, request(p, node)) for p in sorted(movable, key=least_important_first)], over):
+        own = request(pod, node)
+        requests = ", ".join(f"{name} {_amount_text(name, own.get(name, 0))}" for name in over)
+        listed = ", ".join(f"{name} {text}" for name, text in too_many.items())
+        yield Finding(
+            pod=pod.uid,
+            reason="OvercommittedBesideReserve",
+            promise=f"what {node.name} keeps for processes outside Kubernetes is not handed out",
+            fact=f"requests on it exceed what is left by {listed}; this pod asks for {requests}",
+            cure="it has to move: it is one of the fewest whose leaving makes the rest fit",
+            evidence={f"excess.{name}": text for name, text in too_many.items()},
+            min_age_seconds=duration.seconds(config.min_pod_age),
+            sightings=config.min_sightings,
+            home="elsewhere",
+        )
 
 
 def _amount_text(resource: str, nano: int) -> str:
@@ -187,30 +185,25 @@ def _amount_text(resource: str, nano: int) -> str:
     return f"{-(-whole // 2**20)}Mi" if resource == "memory" else str(whole)
 
 
-def _unknown(node: NodeView) -> Note:
-    if node.reserved.source == "unreadable":
-        text = "the reservation cannot be read, so it is unknown which CPUs are kept: no pod is evicted for it"
-    else:
-        text = (
-            "the reservation is a quantity and no agent has published which CPUs it became: "
-            "it is unknown which CPUs are kept, no pod is evicted for it"
-        )
-    return Note(node=node.name, reason="ReservedCPUsUnknown", text=text)
+_UNKNOWN = {
+    True: "the reservation cannot be read, so it is unknown which CPUs are kept: no pod is evicted for it",
+    False: "the reservation is a quantity and no agent has published which CPUs it became: "
+    "it is unknown which CPUs are kept, no pod is evicted for it",
+}
+"""Where the reservation is unreadable, and where it is no list of CPUs."""
 
 
 def excess(node: NodeView) -> dict[str, int]:
     """max(requests − (allocatable − reserved), 0) for each resource that the reservation takes from; empty when all
     fits, or nothing is reserved by amount."""
-    return node.once(excess, lambda: _excess(node))
 
+    def work_out() -> dict[str, int]:
+        limits = node_room.limits(node.node.allocatable, node.reservation)
+        requests = node_room.total(request(pod, node) for pod in node.pods) if limits else {}
+        over = {name: requests.get(name, 0) - limit for name, limit in limits.items()}
+        return {name: nano for name, nano in over.items() if nano > 0}
 
-def _excess(node: NodeView) -> dict[str, int]:
-    limits = node_room.limits(node.node.allocatable, node.reservation)
-    if not limits:
-        return {}
-    requested = node_room.total(request(pod, node) for pod in node.pods)
-    over = {name: requested.get(name, 0) - limit for name, limit in limits.items()}
-    return {name: nano for name, nano in over.items() if nano > 0}
+    return node.once(excess, work_out)
 
 
 def request(pod: PodView, node: NodeView) -> NanoAmounts:
@@ -228,25 +221,21 @@ def fewest(candidates: Sequence[tuple[PodView, NanoAmounts]], over: NanoAmounts)
     Where all together are too little, those that help at all.
     """
     remaining, leaving = dict(over), list[tuple[PodView, NanoAmounts]]()
+
+    def take(amounts: NanoAmounts, sign: int) -> bool:
+        """Take the amounts away, or give them back; tell whether too much is still requested."""
+        for name in remaining:
+            remaining[name] -= sign * amounts.get(name, 0)
+        return any(nano > 0 for nano in remaining.values())
+
     for pod, amounts in candidates:
         if any(amounts.get(name, 0) > 0 for name, nano in remaining.items() if nano > 0):
             leaving.append((pod, amounts))
-            _take(remaining, amounts, 1)
-        if not _short(remaining.values()):
-            break
+            if not take(amounts, 1):
+                break
     for pod, amounts in tuple(leaving):
-        _take(remaining, amounts, -1)
-        if _short(remaining.values()):
-            _take(remaining, amounts, 1)
+        if take(amounts, -1):
+            take(amounts, 1)
         else:
             leaving.remove((pod, amounts))
     return [pod for pod, _ in leaving]
-
-
-def _take(remaining: dict[str, int], amounts: NanoAmounts, sign: int) -> None:
-    for name in remaining:
-        remaining[name] -= sign * amounts.get(name, 0)
-
-
-def _short(amounts: Iterable[int]) -> bool:
-    return any(nano > 0 for nano in amounts)
