@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from koordlite import cli, commandline, config
 from koordlite.cli import machine as machines
@@ -146,10 +146,3 @@ def _refused(read: Callable[[], object]) -> Iterable[Problem]:
     except InputError as error:
         return error.problems
     return ()
-
-
-COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "check-config": check_config,
-    "check-node": check_node,
-    "default-config": default_config,
-}

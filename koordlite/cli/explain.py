@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from koordlite import commandline
-from koordlite.cli import asking, times
+from koordlite.cli import asking, options
 from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
 
@@ -128,7 +128,7 @@ def _at(subject: str, tick: Tick, past: Remembered, args: argparse.Namespace) ->
 
 
 def _when(text: str | None, option: str, now: float) -> float | None:
-    return None if text is None else times.moment(text, option, now=now)
+    return None if text is None else options.time_of(text, option, now=now)
 
 
 def _answer(subject: str, say: Callable[[], str]) -> str:

@@ -1,363 +1,519 @@
-"""Options of the commands of `koordlite` that are about a node; shared ones are written once, by idea."""
+"""Options of the commands as values: how one is built, those that several commands share, and times as people write
+them: `90`, `90s`, `1h30m`; `24h` ago, or a time."""
 
 from __future__ import annotations
 
 import argparse
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from koordlite import commandline
-from koordlite.cli import times
+from koordlite.model import defaults
+from koordlite.model.errors import InputError, Problem
 
+Option = Callable[[Any], object]
+"""Adds itself to a parser, or to a group of one."""
+MODES = ("off", "observe", "enforce")
+LEVELS = ("off", "warning", "info", "debug")
 SHAPES = (
-    "intel-2s-ht",
-    "amd-ccd",
-    "arm",
-    "small",
-    "anolis",
-    "intel-cdp",
-    "intel-mbps",
-    "intel-unmounted",
-    "intel-1s",
-    "intel-nomba",
-    "intel-l2",
-    "intel-snc",
-    "amd-milan",
-    "amd-genoa",
-    "arm-mpam",
+    *("intel-2s-ht", "amd-ccd", "arm", "small", "anolis", "intel-cdp", "intel-mbps", "intel-unmounted", "intel-1s"),
+    *("intel-nomba", "intel-l2", "intel-snc", "amd-milan", "amd-genoa", "arm-mpam"),
 )
-_AGENT = "a running agent (default: $KOORDLITE_URL, else http://127.0.0.1:9316)"
-_MODES = ("off", "observe", "enforce")
 
 
-def cluster(group: argparse._ActionsContainer) -> None:
-    """Options that name an API server."""
-    group.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig (default: the cluster of this pod)")
-    group.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current context)")
+def option(words: str, help: str | None = None, **settings: Any) -> Option:
+    """An option, or an argument, by its names and what stands for its value in the usage; `settings` are argparse's."""
+    *names, last = words.split()
+    names, metavar = (names, last) if names and last[0] != "-" else ([*names, last], None)
+    return lambda to: to.add_argument(*names, metavar=metavar, help=help, **settings)
 
 
-def modes(command: argparse._ActionsContainer) -> None:
-    """Options that set modes of strategies."""
-    command.add_argument("--mode", choices=_MODES, help="mode of all strategies but those off by default")
-    command.add_argument(
-        "--strategy", metavar="NAME=MODE", action="append", default=[], help="mode of one strategy; may be repeated"
-    )
+def text(words: str, help: str | None = None) -> Option:
+    """An option that is empty where it is not given."""
+    return option(words, help, default="")
 
 
-def log_format(command: argparse._ActionsContainer, *, default: str | None = None) -> None:
+def flag(words: str, help: str) -> Option:
+    """An option without a value."""
+    return lambda to: to.add_argument(*words.split(), action="store_true", help=help)
+
+
+def repeated(words: str, help: str) -> Option:
+    """An option that may be given several times."""
+    return option(words, help, action="append", default=[])
+
+
+def duration(name: str, help: str, **settings: Any) -> Option:
+    """An option in seconds."""
+    return option(f"{name} DURATION", help, type=seconds(name), **settings)
+
+
+def one_of(*options: Option, required: bool = False) -> Option:
+    """Options that exclude each other."""
+    return lambda to: add(to.add_mutually_exclusive_group(required=required), options)
+
+
+def group(title: str, *options: Option) -> Option:
+    """Options under a heading of their own."""
+    return lambda to: add(to.add_argument_group(title), options)
+
+
+def add(to: Any, options: Iterable[Option]) -> None:
+    """Add the options to a parser, or to a group of one."""
+    for each in options:
+        each(to)
+
+
+def seconds(name: str) -> Callable[[str], float]:
+    """Reads the value of the option of this name, in seconds: a number, or a duration with units. InputError when it is
+    neither. The bounds are the command's to check."""
+
+    def read(text: str) -> float:
+        from koordlite.model import duration as durations
+
+        try:
+            return float(text)
+        except ValueError:
+            pass  # Then it has units.
+        try:
+            return durations.parse(text) / durations.SECOND
+        except ValueError as error:
+            do = "write 90s, 30m, 1h30m, or a number of seconds"
+            raise InputError(Problem("command line", name, text, str(error), do)) from error
+
+    return read
+
+
+def time_of(text: str, name: str, *, now: float) -> float:
+    """Seconds since the epoch; `now` is what "ago" counts from. InputError when it is neither duration nor time."""
+    from koordlite.model import duration as durations
+    from koordlite.model import times
+
+    try:
+        return now - durations.parse(text) / durations.SECOND
+    except ValueError:
+        pass  # Then it is a time.
+    try:
+        return times.parse(text, assume_utc=True)
+    except ValueError as error:
+        do = "write 24h or 90m for that long ago, or a time like 2026-01-31T03:00:00Z"
+        raise InputError(Problem("command line", name, text, "this is neither a duration nor a time", do)) from error
+
+
+def log_format(default: str | None = None) -> Option:
     """The option about the form of the log. `default`: None leaves it to agent.logFormat."""
     means = "default: agent.logFormat, else text" if default is None else f"default: {default}"
-    command.add_argument(
-        "--log-format", choices=("text", "json"), default=default, help=f"form of the log on stderr ({means})"
+    return option("--log-format", f"form of the log on stderr ({means})", choices=("text", "json"), default=default)
+
+
+OUTPUT: Option = commandline.add_output
+LISTING: Option = functools.partial(commandline.add_output, listing=True)
+API_SERVER = (
+    option("--kubeconfig FILE", "kubeconfig (default: the cluster of this pod)"),
+    option("--context NAME", "context of the kubeconfig (default: its current context)"),
+)
+MACHINE = group(
+    "machine and cluster",
+    one_of(
+        option("--sandbox SHAPE", f"an emulated node instead of this machine: {', '.join(SHAPES)}"),
+        option("--recorded DIR", "a captured /sys, /proc and cgroup tree, read-only", nargs="+"),
+    ),
+    option("--cluster DIR", "folder of YAML manifests in place of a cluster; edits are picked up"),
+    *API_SERVER,
+    option("--node --node-name NAME", "name of this machine's Node (default: $NODE_NAME)", dest="node"),
+    option("--kubepods GROUP", "kubelet's top cgroup, if it is not kubepods"),
+    option("--config FILE", "koordlite.yaml (default: what KOORDLITE_CONFIG names)"),
+)
+STRATEGY_MODES = (
+    option("--mode", "mode of all strategies but those off by default", choices=MODES),
+    repeated("--strategy NAME=MODE", "mode of one strategy; may be repeated"),
+)
+JOURNAL = option("--state-dir DIR", "folder of the undo journal")
+AGENT_STATE = (
+    option("--state-dir DIR", "folder of the agent's undo journal"),
+    option("--config FILE", "koordlite.yaml, for its stateDir"),
+)
+_AGENT = "a running agent (default: $KOORDLITE_URL, else http://127.0.0.1:9316"
+AGENT = option("--url", f"{_AGENT})")
+AGENT_OR_MACHINE = (option("--url", f"{_AGENT}, unless you name a machine)"), OUTPUT, MACHINE)
+RUN_TIME = duration("--for", "stop after 90s, 5m, …", dest="seconds")
+MASK = flag("--mask", "replace names and labels by pseudonyms, consistently")
+MEMORY = flag(
+    "--memory", "of `numa NAMESPACE/POD`: where its pages lie, by kind, why some are remote, and what a move would cost"
+)
+MAKE_ROOM = flag(
+    "--make-room",
+    "of a pod that waits: groups of nodes by what is against them, and the fewest moves by which it would fit",
+)
+EXTENDER_URL = "http://127.0.0.1:9318"
+EXTENDER = (option("--url", "a running extender (default: %(default)s)", default=EXTENDER_URL), OUTPUT)
+SCORING = option(
+    "--strategy",
+    "how nodes are scored",
+    choices=("LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"),
+    default="LeastAllocated",
+)
+HEALTH = text(
+    "--health-listen ADDRESS:PORT", "answer health there, for kubelet's probes, and /metrics to tokens that may get it"
+)
+SERVICE_LOG = (option("--log-level", choices=LEVELS[1:], default="info"), log_format("text"))
+NUMA_PAGE = (
+    text("--prometheus-url URL", "for the charts of the NUMA page, and its REST query"),
+    flag("--allow-policy-changes", "let PUT requests switch policies (default: read-only)"),
+    text("--prometheus-token-file FILE", "bearer token for it"),
+    text("--prometheus-ca-file FILE", "who signs its certificate"),
+)
+PLACEHOLDERS = group(
+    "reservation controller",
+    option(
+        "--placeholder-image IMAGE",
+        "what placeholder pods run; it has only to stay (default: %(default)s)",
+        default="registry.k8s.io/pause:3.10",
+    ),
+    option(
+        "--placeholder-priority-class NAME",
+        "PriorityClass of placeholder pods; empty: the cluster's default (default: %(default)s)",
+        default="koordlite-reservation",
+    ),
+    option(
+        "--placeholder-scheduler NAME",
+        "places the placeholders of templates that name no scheduler (default: %(default)s)",
+        default="default-scheduler",
+    ),
+    repeated(
+        "--placeholder-namespace NAME",
+        "make placeholders only there; repeatable (default: everywhere but in kube-system, kube-public, "
+        "kube-node-lease and koordlite-system)",
+    ),
+    repeated(
+        "--guarded-scheduler NAME",
+        "schedulerName that asks our extender, which keeps its pods off what is being handed over; repeatable "
+        "(default: koordlite-scheduler)",
+    ),
+    option("--lease-namespace NAMESPACE", "of the lease of the active one", default="koordlite-system"),
+)
+
+
+def token_audience(when: str = "") -> Option:
+    """The option about the tokens that count; `when` begins the help."""
+    return text("--token-audience NAME", f"{when}what tokens have to be bound to")
+
+
+def scheduler_service(audience: str, token: str) -> tuple[Option, ...]:
+    """Options of every server of the scheduler's side. `audience` begins the help about tokens of callers; `token` is
+    what --state-dir is for."""
+    return (
+        *API_SERVER,
+        token_audience(audience),
+        text("--tls-cert-file FILE", "serve HTTPS with this certificate (PEM)"),
+        text("--tls-private-key-file FILE", "its key (default: same file)"),
+        duration(
+            "--max-age",
+            "answer from what is known for so long while the API server is away (default: 5m)",
+            default=300.0,
+        ),
+        option(
+            "--max-numa-nodes NUMBER",
+            "do not use reports of more NUMA nodes: the time to judge doubles with each. At most "
+            f"{defaults.MOST_NUMA_NODES}, default {defaults.NUMA_NODES}",
+            type=_numa_nodes,
+            default=defaults.NUMA_NODES,
+        ),
+        text("--state-dir DIR", f"where {token} is written"),
+        *SERVICE_LOG,
     )
 
 
-def seconds(command: argparse._ActionsContainer, help: str) -> None:
-    """The option --for, in seconds."""
-    command.add_argument("--for", dest="seconds", metavar="DURATION", type=times.duration("--for"), help=help)
+def _numa_nodes(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0
+    if not 1 <= number <= defaults.MOST_NUMA_NODES:
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number from 1 to {defaults.MOST_NUMA_NODES}")
+    return number
 
 
-def mask(command: argparse.ArgumentParser) -> None:
-    """The option that hides names."""
-    command.add_argument("--mask", action="store_true", help="replace names and labels by pseudonyms, consistently")
-
-
-def machine(command: argparse.ArgumentParser) -> None:
-    """Options that name the machine and the cluster."""
-    group = command.add_argument_group("machine and cluster")
-    machine = group.add_mutually_exclusive_group()
-    machine.add_argument(
-        "--sandbox", metavar="SHAPE", help=f"an emulated node instead of this machine: {', '.join(SHAPES)}"
-    )
-    machine.add_argument(
-        "--recorded", metavar="DIR", nargs="+", help="a captured /sys, /proc and cgroup tree, read-only"
-    )
-    group.add_argument(
-        "--cluster", metavar="DIR", help="folder of YAML manifests in place of a cluster; edits are picked up"
-    )
-    cluster(group)
-    group.add_argument(
-        "--node", "--node-name", dest="node", metavar="NAME", help="name of this machine's Node (default: $NODE_NAME)"
-    )
-    group.add_argument("--kubepods", metavar="GROUP", help="kubelet's top cgroup, if it is not kubepods")
-    group.add_argument("--config", metavar="FILE", help="koordlite.yaml (default: what KOORDLITE_CONFIG names)")
-
-
-def run(command: argparse.ArgumentParser) -> None:
-    machine(command)
-    modes(command)
-    seconds(command, "stop after 90s, 5m, …")
-    command.add_argument("--once", action="store_true", help="run two ticks, print the status, stop")
-    command.add_argument(
-        "--interval", metavar="DURATION", type=times.duration("--interval"), help="time between two ticks"
-    )
-    command.add_argument(
-        "--speed",
-        metavar="N",
-        type=float,
-        help="sandbox: simulated seconds per real second (default: as fast as it can with --for, else 1)",
-    )
-    command.add_argument(
-        "--chaos",
-        metavar="SEED",
-        type=int,
-        help="sandbox: inject faults (failing files, vanishing groups, other writers)",
-    )
-    command.add_argument("--report", metavar="DIR", help="write run.json and run.html here when the run ends")
-    command.add_argument(
-        "--record", metavar="DIR", help="keep the flight record here (default: section record of koordlite.yaml)"
-    )
-    command.add_argument("--published", metavar="DIR", help="where a folder cluster stores what the agent publishes")
-    command.add_argument("--state-dir", metavar="DIR", help="folder of the undo journal")
-    command.add_argument(
-        "--on-stop", choices=("keep", "restore"), help="leave values in force when the agent stops, or restore them"
-    )
-    command.add_argument("--no-http", action="store_true", help="do not start the HTTP server")
-    command.add_argument("--port", type=int, help="HTTP port, for /metrics, /healthz, /state, /explain, /loglevel")
-    command.add_argument(
-        "--http-address", metavar="ADDRESS", help="HTTP address (default: loopback; others need a token)"
-    )
-    command.add_argument("--tls-cert-file", metavar="FILE", help="serve HTTPS with this certificate (http.tlsCertFile)")
-    command.add_argument(
-        "--tls-private-key-file", metavar="FILE", help="its key (default: in the same file; http.tlsKeyFile)"
-    )
-    log_format(command)
-    command.add_argument("-q", "--quiet", action="store_true", help="no live view, log problems only")
-
-
-def ask(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--url", help="a running agent (default: $KOORDLITE_URL, else http://127.0.0.1:9316, unless you name a machine)"
-    )
-    commandline.add_output(command)
-    machine(command)
-
-
-def explain(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
+EXPLAIN = (
+    option(
         "subject",
+        "node, pod NAME, numa NAMESPACE/POD, cpu N, file PATH, allocatable, config, resctrl, besteffort, pools, a "
+        "strategy, a reason",
         nargs="+",
-        help="node, pod NAME, numa NAMESPACE/POD, cpu N, file PATH, allocatable, config, resctrl, besteffort, pools, "
-        "a strategy, a reason",
-    )
-    command.add_argument(
-        "--record", metavar="PATH", help="ask a flight record instead of the agent (a folder or a file)"
-    )
-    command.add_argument("--at", metavar="TIME", help="at that time: 24h ago is 24h; or 2026-01-31T03:00:00Z")
-    command.add_argument("--since", metavar="TIME", help="compare with that time, and name the numbers that differ")
-    command.add_argument("--who", action="store_true", help="name the pods whose use moved the budget")
-    command.add_argument(
+    ),
+    option("--record PATH", "ask a flight record instead of the agent (a folder or a file)"),
+    option("--at TIME", "at that time: 24h ago is 24h; or 2026-01-31T03:00:00Z"),
+    option("--since TIME", "compare with that time, and name the numbers that differ"),
+    flag("--who", "name the pods whose use moved the budget"),
+    flag(
         "--why-pending",
-        action="store_true",
-        help="SUBJECT is a NAMESPACE/POD that waits for a node: what is against how many nodes, and what would make "
-        "room. Asks the scheduler extender at --url, or judges by the manifests of --cluster, or lists by --kubeconfig",
-    )
-    _memory(command)
-    ask(command)
-
-
-def _memory(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--memory",
-        action="store_true",
-        help="of `numa NAMESPACE/POD`: where its pages lie, by kind, why some are remote, and what a move would cost",
-    )
-
-
-def top(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--url", help=_AGENT)
-    command.add_argument(
-        "--interval", metavar="DURATION", type=times.duration("--interval"), default=1.0, help="(default: 1s)"
-    )
-    command.add_argument(
-        "--once", action="store_true", help="print one frame and stop (the default when the output is not a terminal)"
-    )
-
-
-def log_level(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "level", nargs="?", choices=("off", "warning", "info", "debug"), help="leave it out to show the levels"
-    )
-    whose = command.add_mutually_exclusive_group()
-    whose.add_argument("--strategy", default="", metavar="NAME", help="only of this strategy")
-    whose.add_argument("--pod", default="", metavar="NAMESPACE/NAME", help="only of decisions about this pod")
-    seconds(command, "then go back to the old level")
-    command.add_argument("--url", help=_AGENT)
-    command.add_argument("--state-dir", metavar="DIR", help="the agent's state folder, which holds its token")
-    commandline.add_output(command)
-
-
-def replay(command: argparse.ArgumentParser) -> None:
-    command.add_argument("record", nargs="?", metavar="PATH", help="a file or a folder (default: the agent's record)")
-    command.add_argument("--since", metavar="TIME", help="only from that time on: 8h ago is 8h; or a time")
-    command.add_argument("-o", "--output", choices=("text", "json", "html"), default="text")
-    other = command.add_argument_group(
-        "what to change; without any of these, check that every decision is the same as recorded"
-    )
-    other.add_argument(
-        "--config", metavar="FILE", action="append", default=[], help="another koordlite.yaml, or another ConfigMap"
-    )
-    other.add_argument(
-        "--set", metavar="NAME=VALUE", action="append", default=[], help="for example cpuSuppressThresholdPercent=70"
-    )
-    modes(other)
-
-
-def record(command: argparse.ArgumentParser) -> None:
-    what = command.add_mutually_exclusive_group(required=True)
-    seconds(what, "observe this long (1h), writing nothing")
-    what.add_argument(
-        "--last",
-        metavar="DURATION",
-        type=times.duration("--last"),
-        help="copy the last 10m … of the agent's record",
-    )
-    command.add_argument(
-        "-o", "--output", metavar="FILE", required=True, help="the file to write; it must not exist yet"
-    )
-    mask(command)
-    command.add_argument(
-        "--from", dest="source", metavar="PATH", help="with --last: copy from this record instead of the agent's"
-    )
-    machine(command)
-
-
-def capture(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "-o", "--output", metavar="DIR", required=True, help="the folder to write; it must not exist yet"
-    )
-    mask(command)
-    machine(command)
-
-
-def restore(command: argparse.ArgumentParser) -> None:
-    machine(command)
-    command.add_argument("--state-dir", metavar="DIR", help="folder of the undo journal")
-    command.add_argument("--published", metavar="DIR", help="where a folder cluster stores what the agent published")
-    command.add_argument("--dry-run", action="store_true", help="print what would be restored")
-    commandline.add_output(command)
-
-
-def verify(command: argparse.ArgumentParser) -> None:
-    machine(command)
-    command.add_argument("--state-dir", metavar="DIR", help="folder of the undo journal")
-    commandline.add_output(command)
-
-
-def adopt(command: argparse.ArgumentParser) -> None:
-    command.add_argument("agent", choices=("koordlet",), help="the agent that ran here before")
-    machine(command)
-    command.add_argument("--state-dir", metavar="DIR", help="folder of the undo journal")
-    command.add_argument("--dry-run", action="store_true", help="print the list and change nothing")
-    commandline.add_output(command)
-
-
-def simulate(command: argparse.ArgumentParser) -> None:
-    command.add_argument("scenario", metavar="SCENARIO", nargs="+", help="YAML files; see configs/scenarios")
-    command.add_argument("--config", metavar="FILE", help="use this koordlite.yaml instead of the scenario's settings")
-    command.add_argument(
-        "--compare",
-        metavar="FILE",
+        "SUBJECT is a NAMESPACE/POD that waits for a node: what is against how many nodes, and what would make room. "
+        "Asks the scheduler extender at --url, or judges by the manifests of --cluster, or lists by --kubeconfig",
+    ),
+    MEMORY,
+    *AGENT_OR_MACHINE,
+)
+TOP = (
+    AGENT,
+    duration("--interval", "(default: 1s)", default=1.0),
+    flag("--once", "print one frame and stop (the default when the output is not a terminal)"),
+)
+REPLAY = (
+    option("record PATH", "a file or a folder (default: the agent's record)", nargs="?"),
+    option("--since TIME", "only from that time on: 8h ago is 8h; or a time"),
+    option("-o --output", choices=("text", "json", "html"), default="text"),
+    group(
+        "what to change; without any of these, check that every decision is the same as recorded",
+        repeated("--config FILE", "another koordlite.yaml, or another ConfigMap"),
+        repeated("--set NAME=VALUE", "for example cpuSuppressThresholdPercent=70"),
+        *STRATEGY_MODES,
+    ),
+)
+NUMA = (
+    option("action", "is the pod aligned, and which causes keep it from that", choices=("explain",)),
+    option("pod NAMESPACE/POD", "a pod of this node"),
+    MEMORY,
+    *AGENT_OR_MACHINE,
+)
+RESCTRL = (option("action", "show needs no cluster; neither of them writes", choices=("show", "plan")), OUTPUT, MACHINE)
+RUN = (
+    MACHINE,
+    *STRATEGY_MODES,
+    RUN_TIME,
+    flag("--once", "run two ticks, print the status, stop"),
+    duration("--interval", "time between two ticks"),
+    option(
+        "--speed N",
+        "sandbox: simulated seconds per real second (default: as fast as it can with --for, else 1)",
+        type=float,
+    ),
+    option("--chaos SEED", "sandbox: inject faults (failing files, vanishing groups, other writers)", type=int),
+    option("--report DIR", "write run.json and run.html here when the run ends"),
+    option("--record DIR", "keep the flight record here (default: section record of koordlite.yaml)"),
+    option("--published DIR", "where a folder cluster stores what the agent publishes"),
+    JOURNAL,
+    option("--on-stop", "leave values in force when the agent stops, or restore them", choices=("keep", "restore")),
+    flag("--no-http", "do not start the HTTP server"),
+    option("--port", "HTTP port, for /metrics, /healthz, /state, /explain, /loglevel", type=int),
+    option("--http-address ADDRESS", "HTTP address (default: loopback; others need a token)"),
+    option("--tls-cert-file FILE", "serve HTTPS with this certificate (http.tlsCertFile)"),
+    option("--tls-private-key-file FILE", "its key (default: in the same file; http.tlsKeyFile)"),
+    log_format(),
+    flag("-q --quiet", "no live view, log problems only"),
+)
+PAUSE = (
+    option("duration DURATION", "45m, 2h, 1h30m: the pause ends by itself", type=seconds("DURATION")),
+    option("--because TEXT", "why; shown wherever the pause is shown", required=True),
+    flag("--release", "also restore what was found (default: leave it in force)"),
+    flag("--before-start", "pause an agent that is not running yet"),
+    *AGENT_STATE,
+)
+RESTORE = (
+    MACHINE,
+    JOURNAL,
+    option("--published DIR", "where a folder cluster stores what the agent published"),
+    flag("--dry-run", "print what would be restored"),
+    OUTPUT,
+)
+ADOPT = (
+    option("agent", "the agent that ran here before", choices=("koordlet",)),
+    MACHINE,
+    JOURNAL,
+    flag("--dry-run", "print the list and change nothing"),
+    OUTPUT,
+)
+LOG_LEVEL = (
+    option("level", "leave it out to show the levels", nargs="?", choices=LEVELS),
+    one_of(
+        text("--strategy NAME", "only of this strategy"),
+        text("--pod NAMESPACE/NAME", "only of decisions about this pod"),
+    ),
+    duration("--for", "then go back to the old level", dest="seconds"),
+    AGENT,
+    option("--state-dir DIR", "the agent's state folder, which holds its token"),
+    OUTPUT,
+)
+SIMULATE = (
+    option("scenario SCENARIO", "YAML files; see configs/scenarios", nargs="+"),
+    option("--config FILE", "use this koordlite.yaml instead of the scenario's settings"),
+    option(
+        "--compare FILE",
+        "compare two configurations: each a koordlite.yaml or a ConfigMap slo-controller-config",
         nargs=2,
-        help="compare two configurations: each a koordlite.yaml or a ConfigMap slo-controller-config",
-    )
-    command.add_argument(
+    ),
+    flag(
         "--without",
-        action="store_true",
-        help="beside it, the same where the agent only observes: what batch work would have got, and services missed",
-    )
-    command.add_argument("--seed", type=int, help="instead of the scenario's")
-    command.add_argument("--mode", choices=("enforce", "observe", "asWritten"), help="instead of the scenario's")
-    commandline.add_output(command)
-    command.add_argument("--html", metavar="FILE", help="also write a page with timelines here")
-
-
-def profile(command: argparse.ArgumentParser) -> None:
-    command.add_argument("action", choices=("apply",), help="print the pod as it would be admitted, and why")
-    command.add_argument(
-        "--profile",
-        metavar="FILE",
+        "beside it, the same where the agent only observes: what batch work would have got, and services missed",
+    ),
+    option("--seed", "instead of the scenario's", type=int),
+    option("--mode", "instead of the scenario's", choices=("enforce", "observe", "asWritten")),
+    OUTPUT,
+    option("--html FILE", "also write a page with timelines here"),
+)
+RECORD = (
+    one_of(
+        duration("--for", "observe this long (1h), writing nothing", dest="seconds"),
+        duration("--last", "copy the last 10m … of the agent's record"),
+        required=True,
+    ),
+    option("-o --output FILE", "the file to write; it must not exist yet", required=True),
+    MASK,
+    option("--from PATH", "with --last: copy from this record instead of the agent's", dest="source"),
+    MACHINE,
+)
+CAPTURE = (option("-o --output DIR", "the folder to write; it must not exist yet", required=True), MASK, MACHINE)
+CHECK_CONFIG = (
+    option("file", "koordlite.yaml", nargs="?"),
+    option("--cluster DIR", "folder of manifests to check as well"),
+    option("--node NAME", "which Node of the folder, if it has several"),
+    OUTPUT,
+)
+KUBELET = (
+    option("action", "print the change, its commands and the way back", choices=("plan",)),
+    option("--policy", "cpuManagerPolicy (default: as it is)", choices=("static", "none")),
+    option("--reserved-cpus LIST", "reservedSystemCPUs, such as 0-1,16-17 (default: as it is)"),
+    option("--options NAME=VALUE,…", "cpuManagerPolicyOptions, such as full-pcpus-only=true (default: as they are)"),
+    OUTPUT,
+    MACHINE,
+)
+PROFILE = (
+    option("action", "print the pod as it would be admitted, and why", choices=("apply",)),
+    option(
+        "--profile FILE",
+        "manifests of ClusterColocationProfiles, and of the Namespaces and PriorityClasses they need; repeatable",
         action="append",
         required=True,
-        help="manifests of ClusterColocationProfiles, and of the Namespaces and PriorityClasses they need; repeatable",
-    )
-    command.add_argument("pod", metavar="POD", help="manifest of the pod, or of several; of a workload, its first pod")
-    commandline.add_output(command)
-
-
-def crane(command: argparse.ArgumentParser) -> None:
-    command.add_argument("action", choices=("assign",), help="choose NUMA nodes for a pod on the node it is bound to")
-    command.add_argument("pod", metavar="NS/POD", help="the pod")
-    commandline.add_output(command)
-    what = command.add_mutually_exclusive_group()
-    what.add_argument("--dry-run", action="store_true", help="print the result and write nothing; the default")
-    what.add_argument("--write", action="store_true", help="put the result on the pod")
-    command.add_argument("--cluster", metavar="DIR", help="folder of YAML manifests in place of a cluster; read-only")
-    cluster(command)
-
-
-def pause(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "duration", metavar="DURATION", type=times.duration("DURATION"), help="45m, 2h, 1h30m: the pause ends by itself"
-    )
-    command.add_argument("--because", metavar="TEXT", required=True, help="why; shown wherever the pause is shown")
-    command.add_argument(
-        "--release", action="store_true", help="also restore what was found (default: leave it in force)"
-    )
-    command.add_argument("--before-start", action="store_true", help="pause an agent that is not running yet")
-    state(command)
-
-
-def kubelet(command: argparse.ArgumentParser) -> None:
-    command.add_argument("action", choices=("plan",), help="print the change, its commands and the way back")
-    command.add_argument("--policy", choices=("static", "none"), help="cpuManagerPolicy (default: as it is)")
-    command.add_argument(
-        "--reserved-cpus", metavar="LIST", help="reservedSystemCPUs, such as 0-1,16-17 (default: as it is)"
-    )
-    command.add_argument(
-        "--options",
-        metavar="NAME=VALUE,…",
-        help="cpuManagerPolicyOptions, such as full-pcpus-only=true (default: as they are)",
-    )
-    commandline.add_output(command)
-    machine(command)
-
-
-def numa(command: argparse.ArgumentParser) -> None:
-    """`numa explain NS/POD` is `explain numa NS/POD`."""
-    command.add_argument("action", choices=("explain",), help="is the pod aligned, and which causes keep it from that")
-    command.add_argument("pod", metavar="NAMESPACE/POD", help="a pod of this node")
-    _memory(command)
-    ask(command)
-
-
-def numa_exporter(command: argparse.ArgumentParser) -> None:
-    machine(command)
-    command.add_argument("--listen", metavar="ADDRESS:PORT", help="where to serve /metrics (default: :9201)")
-    command.add_argument("--node-only", action="store_true", help="ask no cluster: no containers and no violations")
-    command.add_argument("--other-names", action="store_true", help="also the names that other NUMA exporters use")
-    log_format(command)
-    seconds(command, "stop after 90s, 5m, …")
-
-
-def state(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--state-dir", metavar="DIR", help="folder of the agent's undo journal")
-    command.add_argument("--config", metavar="FILE", help="koordlite.yaml, for its stateDir")
-
-
-def ask_machine(command: argparse.ArgumentParser) -> None:
-    """Options of a question that only a machine can answer."""
-    commandline.add_output(command)
-    machine(command)
-
-
-def resctrl(command: argparse.ArgumentParser) -> None:
-    """Question about resctrl, and the machine it is asked of."""
-    command.add_argument("action", choices=("show", "plan"), help="show needs no cluster; neither of them writes")
-    ask_machine(command)
-
-
-def check_config(command: argparse.ArgumentParser) -> None:
-    """Files to check."""
-    command.add_argument("file", nargs="?", help="koordlite.yaml")
-    command.add_argument("--cluster", metavar="DIR", help="folder of manifests to check as well")
-    command.add_argument("--node", metavar="NAME", help="which Node of the folder, if it has several")
-    commandline.add_output(command)
+    ),
+    option("pod POD", "manifest of the pod, or of several; of a workload, its first pod"),
+    OUTPUT,
+)
+CRANE = (
+    option("action", "choose NUMA nodes for a pod on the node it is bound to", choices=("assign",)),
+    option("pod NS/POD", "the pod"),
+    OUTPUT,
+    one_of(
+        flag("--dry-run", "print the result and write nothing; the default"),
+        flag("--write", "put the result on the pod"),
+    ),
+    option("--cluster DIR", "folder of YAML manifests in place of a cluster; read-only"),
+    *API_SERVER,
+)
+SCHEDULER_EXTENDER = (
+    option(
+        "--listen ADDRESS:PORT",
+        "where the scheduler asks; beyond loopback only with --client-ca-file. Default %(default)s",
+        default=EXTENDER_URL.removeprefix("http://"),
+    ),
+    HEALTH,
+    text("--client-ca-file FILE", "who signs the certificates that schedulers show"),
+    repeated("--client-name NAME", "accept only these common names; repeatable"),
+    option(
+        "--replicas",
+        "extenders in this process's care; with more than one, a front asks the next when one hangs or dies (default: "
+        "1)",
+        type=int,
+        choices=(1, 2, 3),
+        default=1,
+    ),
+    flag("--behind-front", argparse.SUPPRESS),
+    SCORING,
+    option(
+        "--cache",
+        "what counts between a binding and the report that shows it",
+        choices=("overreserve", "discardReserved", "passthrough"),
+        default="overreserve",
+    ),
+    option(
+        "--foreign-pods",
+        "pods that another scheduler bound and no report counts yet",
+        choices=("reserve", "refuse", "ignore"),
+        default="reserve",
+    ),
+    repeated(
+        "--profile NAME", "schedulerName that asks here; repeatable. Default: koordlite-scheduler and default-scheduler"
+    ),
+    flag("--skip-restricted", "let every pod pass where kubelet's policy is restricted"),
+    flag("--crane", "read Crane's own NodeResourceTopologies as well"),
+    text(
+        "--load-aware FILE",
+        "judge nodes also by what NodeMetrics measured there; FILE has Koordinator's LoadAwareSchedulingArgs",
+    ),
+    flag("--follow-resizes", "have CPUs that were promised follow pods whose requests are changed in place"),
+    text(
+        "--numa-listen ADDRESS:PORT",
+        "also serve the NUMA page and its REST interface there, for example 127.0.0.1:9320",
+    ),
+    flag(
+        "--reservation-controller",
+        "also hold Reservations of Koordinator by placeholder pods, as koordlite reservation-controller does",
+    ),
+    PLACEHOLDERS,
+    *NUMA_PAGE,
+    *scheduler_service("with --health-listen: ", "the token for log levels"),
+)
+SCHEDULER_EXPLAIN = (option("pod NAMESPACE/POD"), flag("--all", "list every node that is kept"), MAKE_ROOM, *EXTENDER)
+SCHEDULER_STATE = (option("node NODE", nargs="?"), *EXTENDER)
+SCHEDULER_LOG_LEVEL = (
+    option("level", nargs="?", choices=LEVELS),
+    one_of(
+        text("--flow NAME", "only of this verb: filter, prioritize, preempt, bind"),
+        text("--pod NAMESPACE/NAME", "only of lines about this pod"),
+    ),
+    duration("--for", "then go back", dest="seconds"),
+    text("--state-dir DIR", "folder with the extender's token"),
+    *EXTENDER,
+)
+SCHEDULER_TRY = (
+    option("folder DIR", "Nodes, Pods and NodeResourceTopologies"),
+    option("pod NAMESPACE/POD", "a pod of the folder that is not bound"),
+    SCORING,
+    flag("--all", "list every node"),
+    MAKE_ROOM,
+)
+SCHEDULER_RENDER = (
+    option(
+        "what",
+        "configuration: of a second kube-scheduler beside the extender; stanza: for the cluster's own scheduler",
+        choices=("configuration", "stanza"),
+    ),
+    option("--scheduler-name NAME", default="koordlite-scheduler"),
+    option("--namespace NAMESPACE", "of the scheduler's lease", default="koordlite-system"),
+    text("--url-prefix URL", "where the extender is (default: loopback)"),
+    option("--weight", "of prioritize beside the scheduler's own scores", type=int, default=10),
+    option("--http-timeout TIME", "how long the scheduler waits (default, and most: 1s)", default="1s"),
+    one_of(
+        flag(
+            "--required",
+            "pods wait while the extender is away, and none is bound without its promise (default of configuration)",
+        ),
+        flag("--ignorable", "it is passed over while it is away (default of stanza)"),
+    ),
+    repeated("--managed-resource NAME", "ask only about pods that want it"),
+    flag("--no-bind", "let the scheduler bind: nothing can be promised then"),
+    text("--client-cert-file FILE", "what the scheduler shows, with HTTPS"),
+    text("--client-key-file FILE"),
+    text("--ca-file FILE", "by which the scheduler knows the extender"),
+)
+SCHEDULER_DEPLOY = (
+    option("file FILE", "what kubectl kustomize printed; - is standard input", nargs="+"),
+    *API_SERVER,
+)
+SCHEDULER_REMOVE = (*SCHEDULER_DEPLOY, flag("--dry-run", "ask the API server, and delete nothing"))
+RESERVATION_CONTROLLER = (*API_SERVER, PLACEHOLDERS, HEALTH, token_audience("with --health-listen: "), *SERVICE_LOG)
+RESERVATION_EXPLAIN = (option("name NAME"), *API_SERVER, OUTPUT)
+NUMA_API = (
+    option(
+        "--listen ADDRESS:PORT",
+        "beyond loopback only with --tls-cert-file, and then reading wants a token. Default %(default)s",
+        dest="numa_listen",
+        default="127.0.0.1:9320",
+    ),
+    *NUMA_PAGE,
+    *scheduler_service("", "a token for this machine"),
+)
+NUMA_EXPORTER = (
+    MACHINE,
+    option("--listen ADDRESS:PORT", "where to serve /metrics (default: :9201)"),
+    flag("--node-only", "ask no cluster: no containers and no violations"),
+    flag("--other-names", "also the names that other NUMA exporters use"),
+    log_format(),
+    RUN_TIME,
+)

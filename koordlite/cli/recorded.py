@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from koordlite import fast_path
 from koordlite.apply.foreign import ForeignWriters
-from koordlite.cli import times
+from koordlite.cli import options
 from koordlite.model.decision import Decision
 from koordlite.model.errors import InputError, Problem
 from koordlite.record.reader import Record
@@ -61,7 +61,7 @@ def begin(asked: str, covered: tuple[float, float]) -> tuple[float, str]:
     Times ago count from its last moment. A record that begins later is used whole. InputError for a time after its end.
     """
     first, last = covered
-    wall = times.moment(asked, "--since", now=last)
+    wall = options.time_of(asked, "--since", now=last)
     if wall > last:
         why = f"the record covers {units.moment(first)} to {units.moment(last)}"
         raise InputError(Problem("command line", "--since", asked, why, "ask for an earlier time"))

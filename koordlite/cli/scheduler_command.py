@@ -10,7 +10,7 @@ import urllib.parse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from koordlite.cli import asking
+from koordlite.cli import asking, options
 from koordlite.model import printable
 from koordlite.model.errors import InputError, KoordliteError, Problem
 
@@ -24,12 +24,7 @@ _EXTENDER = asking.Server(
 )
 
 
-def scheduler(args: argparse.Namespace) -> int:
-    """Carry out the action."""
-    return _ACTIONS[args.action](args)
-
-
-def _explain(args: argparse.Namespace) -> int:
+def explain(args: argparse.Namespace) -> int:
     from koordlite.scheduler.report import texts
 
     _check_name(args.pod)
@@ -47,13 +42,12 @@ def _check_name(pod: str) -> None:
 
 def why_pending(args: argparse.Namespace, pod: str) -> int:
     """`koordlite explain --why-pending POD`: of a running extender, else of a folder or a cluster that is named."""
-    from koordlite.cli.scheduler_options import LISTEN
     from koordlite.scheduler import making_room
     from koordlite.scheduler.report import texts
 
     _check_name(pod)
     if args.url or not (args.cluster or args.kubeconfig):
-        args.url = args.url or f"http://{LISTEN}"
+        args.url = args.url or options.EXTENDER_URL
         found = _get(args, f"explain/{urllib.parse.quote(pod)}?make-room=1")
         _print(args, found, lambda: texts.pod(found))
     else:
@@ -96,7 +90,7 @@ def _extender_of_cluster(args: argparse.Namespace) -> Extender:
         watches.stop()
 
 
-def _state(args: argparse.Namespace) -> int:
+def state(args: argparse.Namespace) -> int:
     from koordlite.scheduler.report import texts
 
     if args.node:
@@ -107,7 +101,7 @@ def _state(args: argparse.Namespace) -> int:
     return 0
 
 
-def _log_level(args: argparse.Namespace) -> int:
+def log_level(args: argparse.Namespace) -> int:
     url = f"{args.url.rstrip('/')}/loglevel"
     if args.level is not None:
         asked = {"level": args.level, "pod": args.pod, "flow": args.flow, "forSeconds": args.seconds}
@@ -124,7 +118,7 @@ def _levels(found: dict[str, Any]) -> Iterable[str]:
     yield from (f"pod {name}: {level}" for name, level in found["pods"].items())
 
 
-def _try(args: argparse.Namespace) -> int:
+def try_pod(args: argparse.Namespace) -> int:
     from koordlite.scheduler import making_room, trial
     from koordlite.scheduler.judgement.nodes import JudgeSettings
     from koordlite.scheduler.report import documents, texts
@@ -146,10 +140,10 @@ def _try(args: argparse.Namespace) -> int:
     return 0
 
 
-def _render(args: argparse.Namespace) -> int:
-    from koordlite.scheduler import render
+def render(args: argparse.Namespace) -> int:
+    from koordlite.scheduler import render as files
 
-    print(printable.lines(render.text(args.what, render.of_arguments(args))), end="")
+    print(printable.lines(files.text(args.what, files.of_arguments(args))), end="")
     return 0
 
 
@@ -167,21 +161,3 @@ def _print(args: argparse.Namespace, found: Any, lines: Any) -> None:
         return
     for line in lines():
         print(printable.lines(line))
-
-
-def _deploy(args: argparse.Namespace) -> int:
-    from koordlite.cli import scheduler_deploy
-
-    return scheduler_deploy.run(args)
-
-
-_ACTIONS = {
-    "explain": _explain,
-    "state": _state,
-    "log-level": _log_level,
-    "try": _try,
-    "render": _render,
-    "validate": _deploy,
-    "deploy": _deploy,
-    "remove": _deploy,
-}

@@ -14,7 +14,7 @@ import pytest
 from koordlite import cli
 from koordlite.changes.published import NodeResource
 from koordlite.cli import machine as machines
-from koordlite.cli import node_check, times
+from koordlite.cli import node_check, options
 from koordlite.host.journal.journal import Journal
 from koordlite.lab import Sandbox
 from koordlite.model.errors import InputError
@@ -163,7 +163,7 @@ def test_check_node_answers_for_the_machine_where_the_cluster_cannot_be_asked(
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("1m", 60), ("1h30m", 5400), ("0.5", 0.5), ("250ms", 0.25)])
 def test_a_duration_is_a_number_of_seconds_or_has_units(text: str, seconds: float) -> None:
-    assert times.duration("--for")(text) == seconds
+    assert options.seconds("--for")(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_every_duration_option_says_how_to_write_one(ask: Ask, words: list[str])
 
 def test_a_moment_is_neither(ask: Ask) -> None:
     with pytest.raises(InputError, match="neither a duration nor a time"):
-        times.moment("noon", "--at", now=0.0)
+        options.time_of("noon", "--at", now=0.0)
 
 
 def test_a_folder_is_no_configuration(ask: Ask, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from emulated import Emulated
 
-from koordlite.cli import recorded, times
+from koordlite.cli import options, recorded
 from koordlite.model.errors import InputError
 
 Answer = Any
@@ -123,12 +123,12 @@ def test_writes_of_others_are_found_in_a_record_as_the_agent_finds_them(record: 
     ],
 )
 def test_moments_are_durations_ago_or_times(text: str, seconds: float) -> None:
-    assert times.moment(text, "--at", now=BEGAN) == seconds
+    assert options.time_of(text, "--at", now=BEGAN) == seconds
 
 
 def test_a_moment_that_is_neither_says_what_to_write() -> None:
     with pytest.raises(InputError, match="write 24h or 90m"):
-        times.moment("noon", "--at", now=0.0)
+        options.time_of("noon", "--at", now=0.0)
 
 
 def test_a_shorter_record_is_used_whole_and_says_so(ask: Callable[..., Answer], record: Path) -> None:
