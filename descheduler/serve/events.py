@@ -11,7 +11,8 @@ from descheduler.evictors.eviction_api import REQUESTED_BY
 from descheduler.filters import limits
 from descheduler.plan import Attempt, Outcome
 from descheduler.serve.loop import CycleResult
-from koordlite.kube.publish.events import Event, Regarding
+from koordlite.kube.publish.events import Event
+from koordlite.model.wire.reservation import ObjectReference
 
 CONTROLLER = "sigs.k8s.io.descheduler"
 """What upstream calls itself in events."""
@@ -68,7 +69,9 @@ def _failure(outcome: Outcome, cause: str) -> Event:
 def _event(outcome: Outcome, reason: str, *, failure: str = "", more: str = "") -> Event:
     pod = outcome.pod
     return Event(
-        regarding=Regarding(kind="Pod", namespace=pod.pod.namespace, name=pod.pod.name, uid=pod.object.metadata.uid),
+        regarding=ObjectReference(
+            kind="Pod", namespace=pod.pod.namespace, name=pod.pod.name, uid=pod.object.metadata.uid
+        ),
         reason=reason,
         note=f"pod eviction from {pod.node} node by {REQUESTED_BY}{failure}{more}",
         action=ACTION,

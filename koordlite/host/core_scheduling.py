@@ -176,8 +176,8 @@ class Cookies:
         refused: dict[int, OSError] = {}
         with self._kernel.helper() as helper:
             for _ in range(PASSES):
-                threads = [(tid, self._look(tid)) for tid in self._threads()]
-                threads = [(tid, cookie) for tid, cookie in threads if cookie and cookie in cookies]
+                current = ((tid, self._look(tid)) for tid in self._threads())
+                threads = [(tid, cookie) for tid, cookie in current if cookie and cookie in cookies]
                 for tid, cookie in threads:
                     try:
                         helper.give(tid, whole_process=False)

@@ -20,14 +20,14 @@ from koordlite.kube.kubelet.state import KubeletState
 from koordlite.kube.kubelet.static_pods import PodsOnNode
 from koordlite.kube.publish import evictions
 from koordlite.kube.publish.background_report import BackgroundReport
-from koordlite.kube.publish.events import Event, Events, Regarding
+from koordlite.kube.publish.events import Event, Events, EventType
 from koordlite.kube.publish.evictions import EvictionClient
 from koordlite.kube.publish.node_metric import NodeMetricReport
 from koordlite.kube.publish.node_writers import NodeWriters
 from koordlite.kube.publish.publisher import AT_MOST_EVERY_SECONDS, Publisher
 from koordlite.kube.settings import ClusterSettings
 from koordlite.kube.watch import sources
-from koordlite.kube.watch.reflector import Reflector, Source, View
+from koordlite.kube.watch.reflector import Reflector, Source
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.change import ClusterChange
 from koordlite.model.errors import EvictionRefused, Problem
@@ -36,6 +36,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import WatchState
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
+from koordlite.model.wire.reservation import ObjectReference
 from koordlite.ports import Clock, ClusterView, Files
 
 PATIENCE_SECONDS = 0.5
@@ -70,7 +71,7 @@ class KubeCluster:
         self._api, self._settings, self._name, self._clock = api, settings, node_name, clock
         self._agent, self._events, self._stop = user_agent, events, stop or threading.Event()
         self._reports = tuple(reports)
-        self._writers = NodeWriters(api, node_name, published) if published else None
+        self._writers = NodeWriters(published)
         self.kubelet_times = RequestTimes()
         """How long kubelet takes to answer."""
         named = settings.affinity_namespace
@@ -83,6 +84,13 @@ class KubeCluster:
             for source in watched
         }
         self._node, self._topology = self._watches["node"], self._watches["topology"]
+        socket = f"{settings.kubelet_folder.rstrip('/')}/{settings.kubelet_pod_resources}"
+        resources = GivenOut(
+            PodResources(socket) if settings.kubelet_pod_resources else None,
+            socket=socket,
+            monotonic=clock.monotonic,
+            cdi_folder=settings.cdi_folder.rstrip("/"),
+        )
         self._kubelet = KubeletState(
             self._kubelet_http,
             files=files,
@@ -90,7 +98,7 @@ class KubeCluster:
             topology=topology,
             with_pods=settings.pods == "kubelet",
             monotonic=clock.monotonic,
-            assigned=self._given_out() if pod_resources else None,
+            assigned=resources if pod_resources else None,
             notices=pod_resources,
         )
         self._publisher = Publisher(api, node_name, node=self._node, topology=self._topology, monotonic=clock.monotonic)
@@ -122,8 +130,6 @@ class KubeCluster:
         """End all of it."""
         for each in (*self._watches.values(), self._kubelet, self._writes, self._requests, *self._reports):
             each.stop()
-        if self._writers:
-            self._writers.stop()
         if self._events:
             self._events.stop()
 
@@ -149,6 +155,10 @@ class KubeCluster:
         kubelet = self._kubelet.view()
         pods = kubelet.pods if listed is None else self._on_node.of(listed.objects) if listed.listed else None
         problems = [problem for view in views.values() for problem in (*view.problems, *_failing(view.state))]
+        if node.listed and self._name not in node.objects and not node.problems:
+            do = "register it, as kubelet does when it starts, or name it as the cluster does (--node-name, NODE_NAME)"
+            problems.append(Problem("API server", "node", self._name, "there is no such node", do))
+        config_map = next(iter(config.objects.values()), None)
         states = (*(view.state for view in views.values()), *kubelet.states)
         if listed is not None and pods is not self._pods_seen:
             self._pods_seen = pods
@@ -156,20 +166,19 @@ class KubeCluster:
         return ClusterView(
             node=node.objects.get(self._name) if pods is not None and config.listed else None,
             pods=pods or (),
-            config=_settings(config),
+            config=config_map and (config_map.data or {}),
             topology=topology.objects.get(self._name),
             kubelet=kubelet.kubelet,
             ages=self._ages(states, resources=kubelet.resources_age),
             problems=(
                 *problems,
-                *self._missing(node),
                 *self._on_node.problems,
                 *kubelet.problems,
                 *(problem for report in self._reports for problem in report.problems),
-                *(self._writers.problems if self._writers else ()),
+                *self._writers.problems,
             ),
             watches=states,
-            config_version=next((each.metadata.resource_version for each in config.objects.values()), ""),
+            config_version=config_map.metadata.resource_version if config_map else "",
             oenuma=next(iter(oenuma.objects.values()), None) if oenuma else None,
             whitelist=next(iter(whitelist.objects.values()), None) if whitelist else None,
             whitelist_known=whitelist is None or whitelist.listed or whitelist.state.absent,
@@ -183,9 +192,8 @@ class KubeCluster:
         """Write what differs. Errors as of `Publisher.publish`; ApiUnreachable (EINPROGRESS) while there is no answer
         yet: the write goes on, and the same changes asked again get its answer."""
         if changes:
-            batch = tuple(changes)
-            work = lambda: self._publisher.publish(batch)  # noqa: E731
-            self._writes.send("API server", batch, work, patience_seconds=self._patience)
+            batch, patience = tuple(changes), self._patience
+            self._writes.send("API server", batch, lambda: self._publisher.publish(batch), patience_seconds=patience)
 
     def evict(self, pod: EvictPod) -> None:
         """Ask for one eviction. Errors as of `evictions.evict`, and EINPROGRESS as in `publish`; a static pod is
@@ -201,28 +209,30 @@ class KubeCluster:
     def saw(self, snapshot: Snapshot) -> None:
         """Take a picture into the NodeMetric and the objects for other schedulers, where they are reported; look who
         else writes the Node when it is time."""
-        now, node = self._clock.monotonic(), lambda: self._node.view().objects.get(self._name)
-        if self._writers:
-            self._writers.observe(now)
+        now, node = self._clock.monotonic(), self._node.view().objects.get(self._name)
+        self._writers.observe(node, now)
         for report in self._reports:
             report.observe(snapshot, monotonic=now, wall=self._clock.wall(), node=node)
 
     def tell(self, problems: Sequence[Problem]) -> None:
         """Events about configuration that was refused; the same one again is counted."""
-        for problem in problems if self._events else ():
-            self._tell(self._regarding_node, "ConfigurationRefused", str(problem), "ReadConfiguration", warning=True)
+        for problem in problems:
+            self.announce("ConfigurationRefused", str(problem), "ReadConfiguration", warning=True)
 
     def announce(self, reason: str, note: str, action: str, *, warning: bool = False) -> None:
         """An Event about the Node."""
-        self._tell(self._regarding_node, reason, note, action, warning=warning)
+        node = self._node.view().objects.get(self._name)
+        # kubectl describe finds events of a node by its name in place of the uid, as kubelet writes them.
+        about = ObjectReference(kind="Node", name=self._name, uid=self._name if node is None else node.metadata.uid)
+        self._tell(about, reason, note, action, warning=warning)
 
     def killed(self, *, namespace: str, pod: str, uid: str, note: str) -> None:
         """An Event about a pod whose containers were killed as a last resort."""
-        about = Regarding(kind="Pod", namespace=namespace, name=pod, uid=uid)
+        about = ObjectReference(kind="Pod", namespace=namespace, name=pod, uid=uid)
         self._tell(about, "ContainersKilled", note, "Kill", warning=True)
 
     def _evict(self, pod: EvictPod) -> None:
-        about = Regarding(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        about = ObjectReference(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
         try:
             outcome = evictions.evict(self._evictions, pod)
         except EvictionRefused as refused:
@@ -231,35 +241,22 @@ class KubeCluster:
         if outcome == "accepted":
             self._tell(about, "Evicted", pod.reason, "Evict", warning=True)
 
-    def _tell(self, about: Regarding, reason: str, note: str, action: str, *, warning: bool) -> None:
+    def _tell(self, about: ObjectReference, reason: str, note: str, action: str, *, warning: bool) -> None:
         if self._events:
-            event = Event(
-                regarding=about, reason=reason, note=note, action=action, type="Warning" if warning else "Normal"
-            )
-            self._events.tell(event)
-
-    @property
-    def _regarding_node(self) -> Regarding:
-        node = self._node.view().objects.get(self._name)
-        # kubectl describe finds events of a node by its name in place of the uid, as kubelet writes them.
-        return Regarding(kind="Node", name=self._name, uid=self._name if node is None else node.metadata.uid)
+            kind: EventType = "Warning" if warning else "Normal"
+            self._events.tell(Event(regarding=about, reason=reason, note=note, action=action, type=kind))
 
     @property
     def _patience(self) -> float:
         return LAST_PATIENCE_SECONDS if self._stop.is_set() else PATIENCE_SECONDS
 
-    def _given_out(self) -> GivenOut:
-        named = self._settings.kubelet_pod_resources
-        socket = f"{self._settings.kubelet_folder.rstrip('/')}/{named}"
-        source = PodResources(socket) if named else None
-        cdi_folder = self._settings.cdi_folder.rstrip("/")
-        return GivenOut(source, socket=socket, monotonic=self._clock.monotonic, cdi_folder=cdi_folder)
-
     def _kubelet_http(self) -> KubeletHttp | None:
-        address = self._settings.kubelet_address or _internal_address(self._node.view().objects.get(self._name))
+        node = self._node.view().objects.get(self._name)
+        addresses = (node.status.addresses or ()) if node else ()
+        internal = next((each.address for each in addresses if each.type == "InternalIP"), "")
         return http.connect(
             self._settings,
-            address,
+            self._settings.kubelet_address or internal,
             node_name=self._name,
             api=self._api,
             user_agent=self._agent,
@@ -279,21 +276,6 @@ class KubeCluster:
         return {
             name: age for name, age in ages.items() if name not in _OPTIONAL and (asks_kubelet or name != "kubelet")
         }
-
-    def _missing(self, node: View[objects.NodeObject]) -> Iterator[Problem]:
-        if node.listed and self._name not in node.objects and not node.problems:
-            do = "register it, as kubelet does when it starts, or name it as the cluster does (--node-name, NODE_NAME)"
-            yield Problem("API server", "node", self._name, "there is no such node", do)
-
-
-def _settings(config: View[objects.ConfigMapObject]) -> Mapping[str, str] | None:
-    """data of the only ConfigMap that is watched."""
-    return next((config_map.data or {} for config_map in config.objects.values()), None)
-
-
-def _internal_address(node: objects.NodeObject | None) -> str:
-    addresses = (node.status.addresses or ()) if node else ()
-    return next((each.address for each in addresses if each.type == "InternalIP"), "")
 
 
 def _failing(state: WatchState) -> Iterator[Problem]:

@@ -22,14 +22,22 @@ from koordlite.fault_guard import FaultGuard, SubjectFaults
 from koordlite.http.answers import Answer, Request, Router, well
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.client.answers import ApiUnreachable
-from koordlite.kube.publish.events import Event, EventType, Regarding
+from koordlite.kube.publish.events import Event, EventType
 from koordlite.kube.watch import watcher
 from koordlite.kube.watch.reflector import Source
 from koordlite.kube.watch.sources import NODES, PODS, REPORTS, RESERVATIONS
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model import times
 from koordlite.model.wire.objects import PodObject
-from koordlite.model.wire.reservation import AVAILABLE, FAILED, PENDING, SUCCEEDED, WAITING, ReservationObject
+from koordlite.model.wire.reservation import (
+    AVAILABLE,
+    FAILED,
+    PENDING,
+    SUCCEEDED,
+    WAITING,
+    ObjectReference,
+    ReservationObject,
+)
 from koordlite.reservation import step
 from koordlite.reservation.actions import Say, Step
 from koordlite.reservation.placeholder import PlaceholderSettings
@@ -297,7 +305,7 @@ class Controller:
             return
         self.said[said.reason] += 1
         LOG.log(logging.WARNING if said.is_warning else logging.INFO, "%s: %s", said.reason, said.note)
-        about = Regarding(kind="Reservation", name=of.name, uid=of.uid, api_version=GROUP_VERSION)
+        about = ObjectReference(kind="Reservation", name=of.name, uid=of.uid, api_version=GROUP_VERSION)
         kind: EventType = "Warning" if said.is_warning else "Normal"
         self._tell(Event(regarding=about, reason=said.reason, note=said.note, action="Reserve", type=kind))
 

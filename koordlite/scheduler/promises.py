@@ -28,9 +28,10 @@ import msgspec
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
-from koordlite.kube.publish.events import Event, Regarding
+from koordlite.kube.publish.events import Event
 from koordlite.model import keys
 from koordlite.model.wire import objects
+from koordlite.model.wire.reservation import ObjectReference
 from koordlite.reservation.pods import KnownPod
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Binder, BindError, Extender
@@ -129,7 +130,7 @@ class Promises:
         if promise.refusal:
             text = f"its CPUs on {pod.node} cannot follow its resize: {promise.refusal}"
             self._said_of(pod, "cannot_grow", text)
-            about = Regarding(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
+            about = ObjectReference(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
             self._tell(Event(regarding=about, reason="CannotGrow", note=text, action="Resize", type="Warning"))
             return
         try:

@@ -21,11 +21,12 @@ from descheduler.policy import reader
 from descheduler.report import document, explain, html, text
 from koordlite import changes
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.kube.publish.events import Event, Events, Regarding
+from koordlite.kube.publish.events import Event, Events
 from koordlite.model import printable
 from koordlite.model.decision import Decision, Verdict
 from koordlite.model.errors import Problem
 from koordlite.model.status import AppliedStep, FileTrouble, ForeignWrite, Pause, WatchState
+from koordlite.model.wire.reservation import ObjectReference
 from koordlite.report.explain import subject
 from koordlite.report.history import DecisionEvent, History, Past
 from koordlite.report.html import run_report as run_page
@@ -152,7 +153,9 @@ def test_an_event() -> None:
             sent.append(body["note"])
 
     events = Events(Api(), controller="c", instance="i", monotonic=lambda: 0.0, wall=lambda: 0.0)  # type: ignore[arg-type]
-    events.write(Event(regarding=Regarding(kind="Pod", name="a", namespace="b"), reason="R", note=ATTACK, action="A"))
+    events.write(
+        Event(regarding=ObjectReference(kind="Pod", name="a", namespace="b"), reason="R", note=ATTACK, action="A")
+    )
     assert len(sent) == 1
     assert_harmless(sent[0])
     assert "\n" not in sent[0]

@@ -21,14 +21,14 @@ from koordlite.kube.publish.events import (
     Aggregator,
     Event,
     Events,
-    Regarding,
 )
+from koordlite.model.wire.reservation import ObjectReference
 
-POD = Regarding(kind="Pod", namespace="default", name="p", uid="u")
+POD = ObjectReference(kind="Pod", namespace="default", name="p", uid="u")
 
 
 def _event(name: str = "p", note: str = "note") -> Event:
-    about = Regarding(kind="Pod", namespace="ns", name=name, uid="u")
+    about = ObjectReference(kind="Pod", namespace="ns", name=name, uid="u")
     return Event(regarding=about, reason="Evicted", note=note, action="Evict")
 
 
@@ -103,7 +103,7 @@ def test_an_event_is_what_the_server_accepts(bench: Bench) -> None:
     api = bench.api()
     events = _events(api)
     events.write(Event(regarding=POD, reason="Evicted", note="ü" * 2000, action="Evict", type="Warning"))
-    events.write(Event(regarding=Regarding(kind="Node", name="n1"), reason="R", note="x", action="A"))
+    events.write(Event(regarding=ObjectReference(kind="Node", name="n1"), reason="R", note="x", action="A"))
     assert events.dropped == 0
     assert bench.asked("create", "events") == 2
 
@@ -130,7 +130,9 @@ def test_a_long_name_is_cut_to_what_an_event_may_be_called(serve: Any) -> None:
 
 def test_notes_times_and_places_keep_the_rules(serve: Any) -> None:
     server, api = serve(lambda request: Reply())
-    _events(api).write(Event(regarding=Regarding(kind="Node", name="n1"), reason="R", note="ü" * 2000, action="A"))
+    _events(api).write(
+        Event(regarding=ObjectReference(kind="Node", name="n1"), reason="R", note="ü" * 2000, action="A")
+    )
     (request,) = server.requests
     assert request.path == "/apis/events.k8s.io/v1/namespaces/default/events"
     assert len(request.body["note"].encode()) == 1024

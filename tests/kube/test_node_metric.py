@@ -95,7 +95,7 @@ def test_it_is_told_every_so_often(serve: Any) -> None:
     server, api = serve(lambda request: Reply())
     report = NodeMetricReport(api, "n1", every_seconds=60.0)
     for second in range(181):
-        report.observe(_seen(), monotonic=float(second), wall=1e9, node=lambda: None)
+        report.observe(_seen(), monotonic=float(second), wall=1e9, node=None)
     report.stop()
     assert len(server.requests) == 3
     assert server.requests[0].path == "/apis/slo.koordinator.sh/v1alpha1/nodemetrics/n1/status"
@@ -234,6 +234,6 @@ def test_the_configuration_says_how_often(serve: Any) -> None:
     report = NodeMetricReport(api, "n1")
     seen = dataclasses.replace(_seen(), slo=SLO(colocation=Colocation(enable=True, metric_report_interval_seconds=1)))
     for second in range(121):
-        report.observe(seen, monotonic=float(second), wall=1e9, node=lambda: None)
+        report.observe(seen, monotonic=float(second), wall=1e9, node=None)
     report.stop()
     assert len(server.requests) == 4, "never more often than every 30 seconds"

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tinyapi import Reply
 
-from koordlite.kube.publish import node_writers
-from koordlite.kube.publish.node_writers import NodeWriters, Writer, writers
+from koordlite.kube.publish.node_writers import NodeWriters, conflicts
 from koordlite.model import keys
+from koordlite.model.wire.objects import WrittenNodeObject
 
 MINE = (keys.BATCH_CPU, keys.BATCH_MEMORY, keys.CPU_NORMALIZATION_RATIO)
 SINCE = "2026-07-01T08:00:00Z"
@@ -27,8 +25,8 @@ def entry(manager: str, *, status: tuple[str, ...] = (), notes: tuple[str, ...] 
     return {"manager": manager, "operation": "Update", "time": SINCE, "fieldsType": "FieldsV1", "fieldsV1": fields}
 
 
-def nodes(*entries: dict[str, Any]) -> bytes:
-    return json.dumps({"items": [{"metadata": {"name": "n1", "managedFields": list(entries)}}]}).encode()
+def node(*entries: dict[str, Any]) -> WrittenNodeObject:
+    return msgspec.convert({"metadata": {"name": "n1", "managedFields": list(entries)}}, WrittenNodeObject)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +43,9 @@ def nodes(*entries: dict[str, Any]) -> bytes:
     ids=["our-own-writes", "fields-that-are-not-ours", "the-manager-and-only-what-we-write", "two-of-them"],
 )
 def test_who_wrote_our_fields_last(entries: tuple[dict[str, Any], ...], found: tuple[Any, ...]) -> None:
-    assert writers(nodes(*entries), MINE) == tuple(Writer(name, fields, SINCE) for name, fields in found)
+    problems = tuple(conflicts(node(*entries), MINE))
+    assert tuple((each.why.partition(" ")[0], tuple(each.field.split(", "))) for each in problems) == found
+    assert all(f" at {SINCE}; " in each.why and each.object == "node/n1" for each in problems)
 
 
 @given(
@@ -59,40 +59,43 @@ def test_who_wrote_our_fields_last(entries: tuple[dict[str, Any], ...], found: t
     )
 )
 def test_fields_of_any_form_name_nobody_or_are_refused(fields: Any) -> None:
-    raw = nodes({"manager": "x", "fieldsV1": fields})
     try:
-        found = writers(raw, MINE)
-    except msgspec.DecodeError:
+        strange = node({"manager": "x", "fieldsV1": fields})
+    except msgspec.ValidationError:
         return
-    assert found == ()
+    assert tuple(conflicts(strange, MINE)) == ()
 
 
 def test_the_cure_names_the_plugins_that_write_the_fields() -> None:
-    told = str(node_writers.problem("n1", Writer("koord-manager", MINE, SINCE)))
+    told, other = map(
+        str, conflicts(node(entry("koord-manager", status=MINE), entry("yarn-operator", notes=MINE)), MINE)
+    )
     assert "--noderesource-plugins=*,-BatchResource,-CPUNormalization" in told
     assert "publish.nodeResources: manager" in told
-    other = str(node_writers.problem("n1", Writer("yarn-operator", MINE, "")))
     assert "noderesource-plugins" not in other
     assert "yarn-operator" in other
 
 
-def test_it_is_looked_at_the_start_soon_after_and_then_rarely(serve: Any) -> None:
-    answers = [nodes(entry("koord-manager", status=(keys.BATCH_CPU,))), nodes(entry("koordlite", status=MINE[:1]))]
-    server, api = serve(lambda request: Reply(body=answers[min(len(server.requests), 2) - 1]))
-    looking = NodeWriters(api, "n1", MINE)
-    looking.observe(0.0, patience_seconds=5.0)
+def test_it_is_looked_at_the_start_soon_after_and_then_rarely() -> None:
+    theirs, ours = node(entry("koord-manager", status=(keys.BATCH_CPU,))), node(entry("koordlite", status=MINE[:1]))
+    looking = NodeWriters(MINE)
+    looking.observe(None, 0.0)
+    assert looking.problems == (), "the Node is not known yet"
+    looking.observe(theirs, 0.0)
     (problem,) = looking.problems
     assert (problem.object, problem.field) == ("node/n1", keys.BATCH_CPU)
-    for second in range(1, 660):
-        looking.observe(float(second), patience_seconds=5.0 if second == 60 else 0.0)
-    looking.stop()
+    for second in range(1, 60):
+        looking.observe(ours, float(second))
+    assert looking.problems == (problem,), "no look between two"
+    looking.observe(ours, 60.0)
     assert looking.problems == (), "our own write stands"
-    assert len(server.requests) == 2
+    looking.observe(theirs, 659.0)
+    assert looking.problems == ()
+    looking.observe(theirs, 660.0)
+    assert looking.problems == (problem,)
 
 
-def test_without_fields_of_ours_nothing_is_asked(serve: Any) -> None:
-    server, api = serve(lambda request: Reply())
-    looking = NodeWriters(api, "n1", ())
-    looking.observe(0.0, patience_seconds=5.0)
-    looking.stop()
-    assert server.requests == []
+def test_without_fields_of_ours_nobody_is_a_rival() -> None:
+    looking = NodeWriters(())
+    looking.observe(node(entry("koord-manager", status=MINE)), 0.0)
+    assert looking.problems == ()

@@ -94,7 +94,7 @@ def test_it_is_looked_at_once_a_second_at_most_and_once_a_minute() -> None:
     server = OneObject()
     report = BackgroundReport(server, "n1", NUMATOPOLOGY)  # type: ignore[arg-type]
     for moment, pods in ((0.0, ()), (0.5, (PINNED,)), (1.0, (PINNED,)), (30.0, (PINNED,)), (61.0, (PINNED,))):
-        report.observe(seen(*pods), monotonic=moment, wall=0.0, node=lambda: NODE)
+        report.observe(seen(*pods), monotonic=moment, wall=0.0, node=NODE)
     report.stop()
     assert server.asked == ["GET", "POST", "GET", "PUT", "GET"]
 
@@ -105,7 +105,7 @@ def test_a_refusal_is_a_problem() -> None:
             raise ApiError(403, "Forbidden", "no", named="n1")
 
     report = BackgroundReport(Refusing(), "n1", NUMATOPOLOGY)  # type: ignore[arg-type]
-    report.observe(seen(), monotonic=0.0, wall=0.0, node=lambda: NODE)
+    report.observe(seen(), monotonic=0.0, wall=0.0, node=NODE)
     report.stop()
     (problem,) = report.problems
     assert (problem.object, "allow this identity" in problem.do) == ("numatopology/n1", True)

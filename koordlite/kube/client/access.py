@@ -183,8 +183,15 @@ class Api:
         where = f"{self.url}{path}"
         _refuse_encoded(headers, where)
         with _transport_errors(where):
-            whole = _whole(response, time.monotonic() + seconds, self._answer_bytes)
-            return Answer(response.status, headers, whole)
+            parts, size, until = list[bytes](), 0, time.monotonic() + seconds
+            for part in response.stream(CHUNK_BYTES, decode_content=False):
+                parts.append(part)
+                size += len(part)
+                if size > self._answer_bytes:
+                    raise ApiUnreachable(errno.EMSGSIZE, f"the answer has more than {self._answer_bytes} bytes", "")
+                if time.monotonic() > until:
+                    raise ApiUnreachable(errno.ETIMEDOUT, "the answer does not end", "")
+            return Answer(response.status, headers, b"".join(parts))
 
 
 class Stream(msgspec.Struct, eq=False):
@@ -239,28 +246,15 @@ def _chunks(response: BaseHTTPResponse) -> Iterator[bytes]:
 
 def _refuse_html(headers: Mapping[str, str], where: str) -> None:
     """A page for people is no success: the request never reached an API server, whatever the status says."""
-    media = next((text for name, text in headers.items() if name.lower() == "content-type"), "")
-    if media.partition(";")[0].strip().lower() == "text/html":
+    if headers.get("content-type", "").partition(";")[0].strip().lower() == "text/html":
         raise ApiUnreachable(errno.EPROTO, "a web page came in place of an answer of the API: is it a proxy's?", where)
 
 
 def _refuse_encoded(headers: Mapping[str, str], where: str) -> None:
     """An answer that is compressed although nobody asked for it."""
-    coding = next((text for name, text in headers.items() if name.lower() == "content-encoding"), "identity")
+    coding = headers.get("content-encoding", "identity")
     if coding.strip().lower() not in ("", "identity"):
         raise ApiUnreachable(errno.EPROTO, f"the answer is compressed ({coding[:40]}), which nobody asked for", where)
-
-
-def _whole(response: BaseHTTPResponse, until: float, most_bytes: int) -> bytes:
-    parts, size = list[bytes](), 0
-    for part in response.stream(CHUNK_BYTES, decode_content=False):
-        parts.append(part)
-        size += len(part)
-        if size > most_bytes:
-            raise ApiUnreachable(errno.EMSGSIZE, f"the answer has more than {most_bytes} bytes", "")
-        if time.monotonic() > until:
-            raise ApiUnreachable(errno.ETIMEDOUT, "the answer does not end", "")
-    return b"".join(parts)
 
 
 @contextlib.contextmanager

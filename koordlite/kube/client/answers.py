@@ -22,7 +22,7 @@ class RequestTimes:
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self._now, self._lock = now, threading.Lock()
-        self._held: dict[RequestKind, RequestHistogram] = {}
+        self._histograms: dict[RequestKind, RequestHistogram] = {}
 
     @contextlib.contextmanager
     def measured(self, verb: str, path: str) -> Iterator[None]:
@@ -38,13 +38,13 @@ class RequestTimes:
             raise
         finally:
             with self._lock:
-                histogram = self._held.get((verb, path, code), RequestHistogram())
-                self._held[verb, path, code] = histogram.plus(self._now() - began)
+                histogram = self._histograms.get((verb, path, code), RequestHistogram())
+                self._histograms[verb, path, code] = histogram.plus(self._now() - began)
 
     def all(self) -> Mapping[RequestKind, RequestHistogram]:
         """Counted so far."""
         with self._lock:
-            return dict(self._held)
+            return dict(self._histograms)
 
 
 MESSAGE_CHARACTERS = 500

@@ -43,13 +43,16 @@ class BackgroundRequests:
         answer. Another `what` for the same `to` waits for the first, whose answer is then of no interest. Patience
         counts from the first time: who asks again does not wait again.
         """
-        self._forget()
+        now = time.monotonic()
+        old = [to for to, e in self._errands.items() if e.future.done() and now - e.begun > FORGET_SECONDS]
+        for name in old:
+            del self._errands[name]
         errand = self._errands.get(to)
         if errand is not None and errand.what != what:
             self._fetch(to, errand, patience_seconds)
             errand = None
         if errand is None:
-            errand = self._errands[to] = _Errand(what, work, time.monotonic())
+            errand = self._errands[to] = _Errand(what, work, now)
             self._queue.put(errand)
         return self._fetch(to, errand, patience_seconds).result()  # type: ignore[no-any-return]
 
@@ -69,20 +72,13 @@ class BackgroundRequests:
         return errand.future
 
     def _run(self) -> None:
-        while (errand := self._next()) is not None:
+        while True:
+            self._thread.beat(math.inf)
+            errand = self._queue.get()
+            self._thread.beat(FORGET_SECONDS)
+            if errand is None:
+                return
             try:
                 errand.future.set_result(errand.work())
             except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to who asked
                 errand.future.set_exception(error)
-
-    def _next(self) -> _Errand | None:
-        self._thread.beat(math.inf)
-        errand = self._queue.get()
-        self._thread.beat(FORGET_SECONDS)
-        return errand
-
-    def _forget(self) -> None:
-        now = time.monotonic()
-        old = [to for to, e in self._errands.items() if e.future.done() and now - e.begun > FORGET_SECONDS]
-        for to in old:
-            del self._errands[to]

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from koordlite.kube.client import backoff
-from koordlite.kube.client.access import Api, ApiError, Timeout
+from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.client.answers import ApiUnreachable
 from koordlite.model import times
 from koordlite.model.errors import UNREADABLE
@@ -78,8 +78,8 @@ class Candidate:
         self._api, self._monotonic, self._wall, self._uniform = api, monotonic, wall, uniform
         self._lease: dict[str, Any] | None = None
         self._fresh = False
-        self._seen: tuple[object, ...] = ()
-        self._seen_at = 0.0
+        self._last_write: tuple[object, ...] = ()
+        self._written_at = 0.0
         self._until = float("-inf")
         self._released = False
         self._standing = Standing(leader=False)
@@ -154,11 +154,11 @@ class Candidate:
     def _ran_out(self, spec: dict[str, Any]) -> bool:
         """Tell if the holder let its time pass, by our clock since we saw it renew: clocks of hosts differ."""
         seconds = _whole_number(spec.get("leaseDurationSeconds"), 0) or UNREADABLE_SECONDS
-        return self._monotonic() - self._seen_at > seconds
+        return self._monotonic() - self._written_at > seconds
 
     def _look(self) -> None:
         try:
-            self._hold(self._ask("GET", self._path, None))
+            self._hold(self._ask("GET", self._path))
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND or error.unknown_resource:
                 raise
@@ -184,18 +184,15 @@ class Candidate:
         spec = _spec(lease)
         # Any write counts as a sign of life: by renewTime alone a holder with a wall clock that stands would seem dead.
         version = lease["metadata"].get("resourceVersion")
-        version_and_holder = (version, spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
-        if version_and_holder != self._seen:
-            self._seen, self._seen_at = version_and_holder, self._monotonic()
+        write = (version, spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
+        if write != self._last_write:
+            self._last_write, self._written_at = write, self._monotonic()
         self._lease, self._fresh = lease, True
 
-    def _ask(self, method: str, path: str, body: object) -> bytes:
-        return self._api.request(method, path, body=body, timeout=self._timeout()).body
-
-    def _timeout(self) -> Timeout:
-        """Shorter than what is left of leadership, so that a hanging request is over before it."""
-        remaining = self.remaining_seconds() or self.settings.renew_seconds
-        return min(3.0, remaining / 2), max(0.05, min(5.0, remaining / 2))
+    def _ask(self, method: str, path: str, body: object = None) -> bytes:
+        # Shorter than what is left of leadership, so that a hanging request is over before it.
+        half = (self.remaining_seconds() or self.settings.renew_seconds) / 2
+        return self._api.request(method, path, body=body, timeout=(min(3.0, half), max(0.05, min(5.0, half)))).body
 
     def _note(self, error: str) -> None:
         spec = _spec(self._lease or {})

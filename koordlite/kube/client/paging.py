@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,54 +58,39 @@ def pages(
     ApiUnreachable when it does not end: it has more than `most_bytes`, or parts that bring it no further.
     """
     restarts, token, size, empty, version = 0, "", 0, 0, ""
+    pool: ThreadPoolExecutor | None = None
+    coming: Future[Answer] | None = None
 
     def request() -> Callable[[], Answer]:
-        parameters = _asked(query, limit if restarts < RESTARTS else 0, token)
+        most = [("limit", str(limit))] if limit and restarts < RESTARTS else []
+        parameters = [*query, *most, *([("continue", token)] if token else [])]
         return functools.partial(ask, "GET", path, query=parameters)
 
-    with contextlib.closing(_Ahead()) as ahead:
+    try:
         while True:
             try:
-                body = ahead.answer(request()).body
+                body = (coming.result() if coming else request()()).body
                 page, size = decode(body, path), size + len(body)
             except ApiError as error:
                 if error.status != HTTPStatus.GONE or not token:
                     raise
-                restarts, token, size, empty = restarts + 1, "", 0, 0
+                restarts, token, size, empty, coming = restarts + 1, "", 0, 0, None
                 continue
             before, token = token, page.metadata.continue_ or ""
             empty = 0 if page.objects else empty + 1
             if token and (token == before or empty > EMPTY_PARTS or size > most_bytes or len(token) > TOKEN_CHARACTERS):
                 raise ApiUnreachable(errno.EMSGSIZE, "the list does not end: what answered is no API server", path)
             if token:
-                ahead.begin(request())
+                pool = pool or ThreadPoolExecutor(max_workers=1, thread_name_prefix="list")
+                coming = pool.submit(request())
             last, version = version, page.metadata.resource_version
             yield Page(version, page.objects, restarted=last not in ("", version))
             if not token:
                 return
-
-
-class _Ahead:
-    """A request that is made before its answer is needed, in a thread of its own."""
-
-    def __init__(self) -> None:
-        self._thread: ThreadPoolExecutor | None = None
-        self._coming: Future[Answer] | None = None
-
-    def begin(self, request: Callable[[], Answer]) -> None:
-        """Ask; the answer is that of the next `answer`."""
-        self._thread = self._thread or ThreadPoolExecutor(max_workers=1, thread_name_prefix="list")
-        self._coming = self._thread.submit(request)
-
-    def answer(self, request: Callable[[], Answer]) -> Answer:
-        """Answer to what `begin` requested, or else to what `request` requests now. Raises what the request raised."""
-        coming, self._coming = self._coming, None
-        return coming.result() if coming else request()
-
-    def close(self) -> None:
-        """Wait for nothing: who leaves a list does not need the rest of it."""
-        if self._thread:
-            self._thread.shutdown(wait=False, cancel_futures=True)
+    finally:
+        # Who leaves a list does not need the rest of it.
+        if pool:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def collected(parts: Iterable[Page]) -> Page:
@@ -161,8 +145,3 @@ def decode(body: bytes, path: str) -> _List:
     if listing.items is msgspec.UNSET:
         raise ApiUnreachable(errno.EPROTO, "the answer is no list: it has no items", path)
     return listing
-
-
-def _asked(query: Sequence[tuple[str, str]], limit: int, token: str) -> Sequence[tuple[str, str]]:
-    more = [("limit", str(limit))] if limit else []
-    return [*query, *more, *([("continue", token)] if token else [])]

@@ -112,17 +112,15 @@ class Reviewer:
             if not who.authenticated or who.user is None or not set(audiences) <= set(who.audiences or ()):
                 bound = f" with audience {self._audience}" if audiences else ""
                 return Verdict("unknown", who.error or f"the API server does not know this token{bound}")
-            return self._access(who.user, verb, path)
+            user = who.user
+            subject = {"user": user.username, "uid": user.uid, "groups": user.groups or [], "extra": user.extra or {}}
+            spec = {**subject, "nonResourceAttributes": {"path": path, "verb": verb}}
+            if self._post(_ACCESS, spec, _May).allowed:
+                return Verdict("allowed")
+            why = f"{user.username} may not {verb} {path}: allow it for nonResourceURLs in a role"
+            return Verdict("forbidden", why)
         except (ApiError, ApiUnreachable, *UNREADABLE) as error:
             return Verdict("unanswered", f"the API server could not be asked about the token: {error}")
-
-    def _access(self, user: _User, verb: str, path: str) -> Verdict:
-        subject = {"user": user.username, "uid": user.uid, "groups": user.groups or [], "extra": user.extra or {}}
-        spec = {**subject, "nonResourceAttributes": {"path": path, "verb": verb}}
-        review = self._post(_ACCESS, spec, _May)
-        if review.allowed:
-            return Verdict("allowed")
-        return Verdict("forbidden", f"{user.username} may not {verb} {path}: allow it for nonResourceURLs in a role")
 
     def _post(self, path: str, spec: dict[str, Any], shape: type[_Shape]) -> Any:
         head, _, plural = path.removeprefix("/apis/").rpartition("/")

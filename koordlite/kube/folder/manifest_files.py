@@ -100,11 +100,6 @@ def contents_of_folder(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from contents(path)
 
 
-def stable_uid(namespace: str, name: str) -> str:
-    """A uid for a pod written without one: the same for the same name, in the form the API server gives."""
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"pod/{namespace}/{name}"))
-
-
 def _documents(path: Path, raw: bytes) -> Iterator[Document]:
     try:
         text = raw.decode()
@@ -170,7 +165,9 @@ def _completed(obj: Object) -> Object:
         return obj
     meta = obj.metadata
     namespace = meta.namespace or "default"
-    meta = structs.replace(meta, namespace=namespace, uid=meta.uid or stable_uid(namespace, meta.name))
+    # The same uid for the same name, in the form the API server gives.
+    stable = str(uuid.uuid5(uuid.NAMESPACE_URL, f"pod/{namespace}/{meta.name}"))
+    meta = structs.replace(meta, namespace=namespace, uid=meta.uid or stable)
     return structs.replace(obj, metadata=meta, status=structs.replace(obj.status, phase=obj.status.phase or "Running"))
 
 
@@ -182,20 +179,15 @@ def _mismatch(path: Path, kind: str, document: Document, message: str) -> Proble
     for name, number, _ in _STEP.findall(match[1] if match else ""):
         key = name or number
         node = yaml_bounds.child(node, key) or node if key else node
-        value = _below(value, key)
+        if isinstance(value, dict) and key:
+            value = value.get(key)
+        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
     meta = document.content.get("metadata")
     named = f"{kind} {meta.get('name', '')}" if isinstance(meta, dict) else kind
     why = _PATH.sub("", message).replace("`", "")
     text = "" if isinstance(value, dict | list) else str(value)
     return Problem(f"{yaml_bounds.place(path, node)}: {named}", field or "$", text, why, KEEP)
-
-
-def _below(value: Any, key: str) -> Any:
-    if isinstance(value, dict) and key:
-        return value.get(key)
-    if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
-        return value[int(key)]
-    return value
 
 
 def _problem(place: str, why: str, *, field: str = "$") -> Problem:

@@ -150,18 +150,21 @@ class ManifestCluster:
     def _judged(self) -> ClusterView:
         """The view that the objects at hand give."""
         problems = [problem for file in self._files.values() for problem in file.problems]
-        problems.extend(self._missing_folder())
+        if not self._folder.is_dir():
+            problems.append(
+                Problem(str(self._folder), "$", "", "there is no such folder", "name a folder of manifests")
+            )
         objects = _unique(self._files, self._folder, problems)
         nodes = {obj.metadata.name: obj for obj in _of(objects, wire.NodeObject)}
         node = self._node = self._own_node(nodes, problems)
         published = self._publisher(node, problems)
         topologies = {obj.metadata.name: obj for obj in _of(objects, wire.NRTObject)}
-        configs = (
-            obj
-            for obj in _of(objects, wire.ConfigMapObject)
-            if ((obj.metadata.namespace, obj.metadata.name) == (CONFIG_NAMESPACE, CONFIG_NAME))
-        )
+        configs = (o for o in _of(objects, wire.ConfigMapObject) if _is(o, CONFIG_NAMESPACE, CONFIG_NAME))
         config = next((obj.data or {} for obj in configs), None)
+        oenumas = (o for o in _of(objects, affinity.OenumaObject) if _is(o, affinity.NAMESPACE, affinity.OENUMA))
+        whitelists = (
+            o for o in _of(objects, affinity.WhitelistObject) if _is(o, affinity.NAMESPACE, affinity.WHITELIST)
+        )
         topology = topologies.get(node.metadata.name) if node else None
         return ClusterView(
             node=published.over_node(node) if published and node else node,
@@ -170,13 +173,9 @@ class ManifestCluster:
             topology=published.topology or topology if published else topology,
             kubelet=self._kubelet(objects, problems),
             problems=tuple(problems),
-            oenuma=next((o for o in _of(objects, affinity.OenumaObject) if _is(o, affinity.OENUMA)), None),
-            whitelist=next((o for o in _of(objects, affinity.WhitelistObject) if _is(o, affinity.WHITELIST)), None),
+            oenuma=next(oenumas, None),
+            whitelist=next(whitelists, None),
         )
-
-    def _missing_folder(self) -> Iterator[Problem]:
-        if not self._folder.is_dir():
-            yield Problem(str(self._folder), "$", "", "there is no such folder", "name a folder of manifests")
 
     def _own_node(self, nodes: dict[str, wire.NodeObject], problems: list[Problem]) -> wire.NodeObject | None:
         if self._node_name is not None:
@@ -270,8 +269,8 @@ def _of(objects: Iterable[Loaded], shape: type[T]) -> Iterator[T]:
     return (obj for obj in objects if isinstance(obj, shape))
 
 
-def _is(obj: affinity.OenumaObject | affinity.WhitelistObject, name: str) -> bool:
-    return (obj.metadata.namespace, obj.metadata.name) == (affinity.NAMESPACE, name)
+def _is(obj: manifest_files.Object, namespace: str, name: str) -> bool:
+    return (obj.metadata.namespace, obj.metadata.name) == (namespace, name)
 
 
 def _runs_on(pod: wire.PodObject, node: wire.NodeObject | None, nodes: int) -> bool:

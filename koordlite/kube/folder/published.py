@@ -44,9 +44,9 @@ class Published:
         """By type, as the changes have them."""
         self.topology: objects.NRTObject | None = None
         if folder is not None:
-            ours = self._read(folder / self._node, _ours) or ({}, {}, {})
+            ours = _read(folder / self._node, _ours, _UNPUBLISHED) or ({}, {}, {})
             self.resources, self.annotations, self.conditions = ours
-            self.topology = self._read(folder / self._topology, msgspec.json.Decoder(objects.NRTObject).decode)
+            self.topology = _read(folder / self._topology, msgspec.json.Decoder(objects.NRTObject).decode, _UNPUBLISHED)
 
     def publish(
         self, changes: Iterable[ClusterChange], *, node: objects.NodeObject, topology: objects.NRTObject | None
@@ -57,19 +57,6 @@ class Published:
         """
         changes = tuple(changes)
         before = dict(self.resources), dict(self.annotations), dict(self.conditions), self.topology
-        self._take_over(changes, node, topology)
-        if self._folder is None:
-            return
-        try:
-            self._write(self._folder, changes, node)
-        except OSError:
-            # What is not on disk was not published: the next tick has to see that, and try again.
-            self.resources, self.annotations, self.conditions, self.topology = before
-            raise
-
-    def _take_over(
-        self, changes: Iterable[ClusterChange], node: objects.NodeObject, topology: objects.NRTObject | None
-    ) -> None:
         for change in changes:
             if isinstance(change, NodeChange):
                 self.resources |= change.amounts
@@ -79,6 +66,14 @@ class Published:
                 # v1alpha1 of a manifest has no place for attributes; what is published does.
                 base = structs.replace(topology, api_version=NRT) if topology else new_topology(node)
                 self.topology = change.onto(self.topology or base)
+        if self._folder is None:
+            return
+        try:
+            self._write(self._folder, changes, node)
+        except OSError:
+            # What is not on disk was not published: the next tick has to see that, and try again.
+            self.resources, self.annotations, self.conditions, self.topology = before
+            raise
 
     def over_node(self, obj: objects.NodeObject) -> objects.NodeObject:
         """The node with what was published for it; the same object when nothing was."""
@@ -101,15 +96,6 @@ class Published:
     def _over(self, amounts: Resources | None) -> Resources:
         theirs = {name: amount for name, amount in (amounts or {}).items() if name not in self.resources}
         return theirs | {name: str(amount) for name, amount in self.resources.items() if amount is not None}
-
-    def _read(self, path: Path, decode: Callable[[bytes], T]) -> T | None:
-        try:
-            return decode(path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except (OSError, *UNREADABLE) as error:
-            do = "remove the file; until then nothing is published"
-            raise InputError(Problem(str(path), "content", "", str(error), do)) from error
 
     def _write(self, folder: Path, changes: tuple[ClusterChange, ...], node: objects.NodeObject) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -143,8 +129,12 @@ class EvictionRecord:
             return
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            items = [*_evictions(self._path), _eviction(pod, taken_at)]
-            _replace(self._path, {"apiVersion": "v1", "kind": "List", "items": items})
+            # As it would be posted, with the words of its event.
+            notes, options = {"koordlite.io/eviction-reason": pod.reason}, {"preconditions": {"uid": pod.uid}}
+            eviction = evictions.eviction(pod.namespace, pod.name, options, notes)
+            eviction["metadata"]["creationTimestamp"] = taken_at
+            items = _read(self._path, msgspec.json.Decoder(_Items).decode, "until then no pod is evicted") or _Items()
+            _replace(self._path, {"apiVersion": "v1", "kind": "List", "items": [*items.items, eviction]})
         self._deleted[pod.uid] = taken_at
 
     def shown(self, pods: Iterable[objects.PodObject]) -> tuple[objects.PodObject, ...]:
@@ -173,21 +163,17 @@ class _Items(msgspec.Struct):
     items: list[dict[str, object]] = []
 
 
-def _evictions(path: Path) -> list[dict[str, object]]:
+_UNPUBLISHED = "until then nothing is published"
+
+
+def _read(path: Path, decode: Callable[[bytes], T], meanwhile: str) -> T | None:
+    """None when there is no file; InputError when it cannot be read."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Items).items
+        return decode(path.read_bytes())
     except FileNotFoundError:
-        return []
-    except UNREADABLE as error:
-        do = "remove the file; until then no pod is evicted"
-        raise InputError(Problem(str(path), "content", "", str(error), do)) from error
-
-
-def _eviction(pod: EvictPod, taken_at: str) -> dict[str, object]:
-    """The eviction as it would be posted, with the words of its event."""
-    notes, options = {"koordlite.io/eviction-reason": pod.reason}, {"preconditions": {"uid": pod.uid}}
-    body = evictions.eviction(pod.namespace, pod.name, options, notes)
-    return {**body, "metadata": {**body["metadata"], "creationTimestamp": taken_at}}
+        return None
+    except (OSError, *UNREADABLE) as error:
+        raise InputError(Problem(str(path), "content", "", str(error), f"remove the file; {meanwhile}")) from error
 
 
 def _ours(raw: bytes) -> tuple[dict[str, int | None], dict[str, str | None], dict[str, Mapping[str, str]]]:

@@ -7,10 +7,11 @@ device manager checkpoints.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import select
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -73,22 +74,14 @@ def parse_memory(raw: bytes) -> MemoryManagerState:
     """The state in `memory_manager_state`; an empty file is no state, InputError when it cannot be read."""
     if not raw.strip():
         return MemoryManagerState()
-    return _parsed("memory_manager_state", raw, _memory)
-
-
-def parse_devices(raw: bytes) -> ByContainer[Devices]:
-    """The devices in `kubelet_internal_checkpoint`, by NUMA node; InputError when it cannot be read."""
-    return _parsed("kubelet_internal_checkpoint", raw, _devices) if raw.strip() else {}
-
-
-def _memory(raw: bytes) -> MemoryManagerState:
-    text = msgspec.json.decode(raw, type=_MemoryText)
+    with _readable("memory_manager_state", raw):
+        text = msgspec.json.decode(raw, type=_MemoryText)
+        machine = {int(node): (state.memory_map or {}) for node, state in (text.machine_state or {}).items()}
     blocks = {
         (pod, container): tuple(MemoryBlock(b.type, b.size, tuple(b.numa_affinity or ())) for b in listed)
         for pod, containers in (text.entries or {}).items()
         for container, listed in containers.items()
     }
-    machine = {int(node): (state.memory_map or {}) for node, state in (text.machine_state or {}).items()}
     allocatable = tuple(
         MemoryBlock(kind, amounts.allocatable, (node,))
         for node, amounts_of in sorted(machine.items())
@@ -98,20 +91,25 @@ def _memory(raw: bytes) -> MemoryManagerState:
     return MemoryManagerState(text.policy_name, blocks, allocatable)
 
 
-def _devices(raw: bytes) -> ByContainer[Devices]:
+def parse_devices(raw: bytes) -> ByContainer[Devices]:
+    """The devices in `kubelet_internal_checkpoint`, by NUMA node; InputError when it cannot be read."""
     devices: dict[tuple[str, str], tuple[Devices, ...]] = {}
-    for entry in msgspec.json.decode(raw, type=_DeviceText).data.entries or ():
-        for node, ids in (entry.ids or {}).items():
-            # Node -1 stands for devices whose place is not known.
-            nodes = (int(node),) if int(node) >= 0 else ()
-            key = entry.pod, entry.container
-            devices[key] = (*devices.get(key, ()), Devices(entry.resource, tuple(ids), nodes))
+    if not raw.strip():
+        return devices
+    with _readable("kubelet_internal_checkpoint", raw):
+        for entry in msgspec.json.decode(raw, type=_DeviceText).data.entries or ():
+            for node, ids in (entry.ids or {}).items():
+                # Node -1 stands for devices whose place is not known.
+                nodes = (int(node),) if int(node) >= 0 else ()
+                key = entry.pod, entry.container
+                devices[key] = (*devices.get(key, ()), Devices(entry.resource, tuple(ids), nodes))
     return devices
 
 
-def _parsed(file: str, raw: bytes, parse: Callable[[bytes], T]) -> T:
+@contextlib.contextmanager
+def _readable(file: str, raw: bytes) -> Iterator[None]:
     try:
-        return parse(raw)
+        yield
     except UNREADABLE as error:
         do = "check what kubelet wrote there; what was read before holds"
         raise InputError(Problem("kubelet", file, raw[:200].decode(errors="replace"), str(error), do)) from error
@@ -126,9 +124,9 @@ class CheckpointNotices:
 
     def __init__(self, paths: Collection[str]) -> None:
         """The files are absolute paths, and need not be there yet."""
-        self._wanted: dict[str, set[str]] = {}
+        self._files: dict[str, set[str]] = {}
         for path in paths:
-            self._wanted.setdefault(os.path.dirname(path), set()).add(os.path.basename(path))
+            self._files.setdefault(os.path.dirname(path), set()).add(os.path.basename(path))
         self._folders: dict[int, str] = {}
         self._ended = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._inotify: Inotify | None = None
@@ -139,10 +137,15 @@ class CheckpointNotices:
 
     def wait(self, seconds: float) -> bool:
         """Pass `seconds` at most; True at once when one of the files was written."""
-        watched = self._watch()
-        descriptors = [self._ended, *([watched.fileno()] if watched else [])]
+        descriptors: list[int] = [self._ended]
+        if self._inotify:
+            descriptors.append(self._inotify.fileno())
+            # Folders that came since the last time are watched as well.
+            for folder in self._files.keys() - self._folders.values():
+                with contextlib.suppress(OSError):  # Not there yet, or not readable: reading the file says so.
+                    self._folders[self._inotify.add(folder, _MASK)] = folder
         ready, _, _ = select.select(descriptors, [], [], max(0.0, seconds))
-        return watched is not None and watched.fileno() in ready and self._take(watched)
+        return self._inotify is not None and self._inotify.fileno() in ready and self._take(self._inotify)
 
     def end(self) -> None:
         """End the wait, and every later one."""
@@ -154,21 +157,10 @@ class CheckpointNotices:
         if self._inotify:
             self._inotify.close()
 
-    def _watch(self) -> Inotify | None:
-        """Folders that came since the last time are watched as well."""
-        if self._inotify is None:
-            return None
-        for folder in self._wanted.keys() - self._folders.values():
-            try:
-                self._folders[self._inotify.add(folder, _MASK)] = folder
-            except OSError:
-                continue  # It is not there yet, or not readable; reading the file says so.
-        return self._inotify
-
     def _take(self, watched: Inotify) -> bool:
         written = False
         for watch, mask, name in watched.events():
             if mask & inotify.IGNORED:
                 self._folders.pop(watch, None)
-            written |= bool(mask & inotify.OVERFLOW) or name in self._wanted.get(self._folders.get(watch, ""), ())
+            written |= bool(mask & inotify.OVERFLOW) or name in self._files.get(self._folders.get(watch, ""), ())
         return written

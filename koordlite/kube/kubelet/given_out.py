@@ -148,19 +148,16 @@ def from_checkpoints(
     """The same from the checkpoints, with pods by uid. Devices are known only while a container has them, so none is
     said to be allocatable."""
     static = kubelet.cpu_manager_policy == STATIC
-    given_cpus = {(pod.uid, name): containers for pod in cpus.pod_cpus for name, containers in pod.containers.items()}
-    given_cpus = given_cpus if static else {}
-    keys = sorted({*given_cpus, *memory.blocks, *devices})
+    exclusive = {(p.uid, name): held for p in cpus.pod_cpus for name, held in p.containers.items()} if static else {}
     pods: dict[str, dict[str, Given]] = {}
-    for uid, name in keys:
+    for uid, name in sorted({*exclusive, *memory.blocks, *devices}):
         key = uid, name
-        resources = Given(given_cpus.get(key, EMPTY), tuple(devices.get(key, ())), tuple(memory.blocks.get(key, ())))
+        resources = Given(exclusive.get(key, EMPTY), tuple(devices.get(key, ())), tuple(memory.blocks.get(key, ())))
         pods.setdefault(uid, {})[name] = resources
     free = topology.cpuset - kubelet.reserved_cpus if static else EMPTY
     allocatable = Given(cpus=free, memory=memory.allocatable)
-    return KubeletResources(
-        "checkpoints", allocatable, tuple(PodGiven("", "", containers, uid) for uid, containers in pods.items())
-    )
+    given = tuple(PodGiven("", "", containers, uid) for uid, containers in pods.items())
+    return KubeletResources("checkpoints", allocatable, given)
 
 
 def without_shared(resources: KubeletResources, shared: CPUSet) -> KubeletResources:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
@@ -159,7 +159,15 @@ class KubeletState:
             current, wrong = kubelet.combine(config, state, self._topology)
             current = msgspec.structs.replace(
                 current,
-                devices={key: tuple(_numbered(devices)) for key, devices in self._devices.value.items()},
+                # A device of several NUMA nodes, or of none that is known, has none of its own (-1).
+                devices={
+                    key: tuple(
+                        Device(id=name, numa=each.nodes[0] if len(each.nodes) == 1 else -1)
+                        for each in devices
+                        for name in each.ids
+                    )
+                    for key, devices in self._devices.value.items()
+                },
                 # NUMA nodes promised to containers; those of huge pages are among them.
                 memory_nodes={
                     key: tuple(sorted({node for block in blocks for node in block.nodes}))
@@ -169,8 +177,7 @@ class KubeletState:
             resources = self._resources(current)
             current = msgspec.structs.replace(current, resources=resources)
             contradict = given_out.contradictions(resources, self._topology) if resources else ()
-            asked_wrong = self._given.problems if self._given else ()
-            problems = [*wrong, *asked_wrong, *contradict]
+            problems = [*wrong, *(self._given.problems if self._given else ()), *contradict]
             problems += [problem for each in self._problems.values() for problem in each]
             answered = "kubelet pods" in self._asked and self._asked["kubelet pods"].confirmed_at is not None
             pods = tuple(self._pods.objects.values()) if answered else None
@@ -207,15 +214,12 @@ class KubeletState:
             self._thread.beat()
             self.round()
             self._asked_once.set()
-            self._pass_time()
-
-    def _pass_time(self) -> None:
-        """Until the next round, or until kubelet writes a checkpoint."""
-        if self._notices is None:
-            self._stop.wait(ROUND_SECONDS)
-            return
-        due = self._given.due - self._monotonic() if self._given else ROUND_SECONDS
-        self._notices.wait(min(ROUND_SECONDS, due))
+            if self._notices is None:
+                self._stop.wait(ROUND_SECONDS)
+                continue
+            # Until the next round, or until kubelet writes a checkpoint.
+            due = self._given.due - self._monotonic() if self._given else ROUND_SECONDS
+            self._notices.wait(min(ROUND_SECONDS, due))
 
     def _look(self, checkpoint: _Checkpoint[Any]) -> None:
         """Read a checkpoint if it changed. Kubelet may be writing it at this moment: what was read before holds."""
@@ -223,7 +227,10 @@ class KubeletState:
         try:
             raw = self._files.read(path)
         except OSError as error:
-            self._note(path, _unreadable(path, error))
+            why, do = error.strerror or str(error), "make it readable; what was read before holds"
+            # Kubelet without the static policy may never have written one.
+            missing = error.errno == errno.ENOENT
+            self._note(path, () if missing else (Problem(path, "file", "", why, do),))
             return
         if checkpoint.raw != raw:
             try:
@@ -256,17 +263,15 @@ class KubeletState:
             problem = Problem("kubelet", what, "", str(error), f"{_do(error)}; what is known of it stays")
             self._failed(request, what, (problem,), str(error))
         else:
-            self._took(what, request, fresh)
-
-    def _took(self, what: str, request: _Request, fresh: object) -> None:
-        now = self._monotonic()
-        with self._lock:
-            if isinstance(fresh, Kubelet):
-                self._config = fresh
-            elif isinstance(fresh, list):
-                self._pods.replace(fresh)
-            request.confirmed_at, request.failures, request.error, request.due = now, 0, "", now + request.every_seconds
-        self._note(what, ())
+            now = self._monotonic()
+            with self._lock:
+                if isinstance(fresh, Kubelet):
+                    self._config = fresh
+                else:
+                    self._pods.replace(fresh)
+                request.confirmed_at, request.due = now, now + request.every_seconds
+                request.failures, request.error = 0, ""
+            self._note(what, ())
 
     def _failed(self, request: _Request, what: str, problems: tuple[Problem, ...], error: str) -> None:
         if request.error != error:
@@ -296,18 +301,3 @@ def _do(error: ApiError | ApiUnreachable) -> str:
         case HTTPStatus.FORBIDDEN:
             return "allow this identity to get nodes/proxy, see cluster.kubelet… in koordlite.yaml"
     return "check whether kubelet answers there, and who signed its certificate: cluster.kubeletCaFile"
-
-
-def _unreadable(path: str, error: OSError) -> tuple[Problem, ...]:
-    """Kubelet without the static policy may never have written one."""
-    if error.errno == errno.ENOENT:
-        return ()
-    why, do = error.strerror or str(error), "make it readable; what was read before holds"
-    return (Problem(path, "file", "", why, do),)
-
-
-def _numbered(groups: tuple[Devices, ...]) -> Iterator[Device]:
-    """A device of several NUMA nodes, or of none that is known, has none of its own (-1)."""
-    for devices in groups:
-        numa = devices.nodes[0] if len(devices.nodes) == 1 else -1
-        yield from (Device(id=name, numa=numa) for name in devices.ids)

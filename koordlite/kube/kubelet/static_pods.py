@@ -12,7 +12,7 @@ it runs itself; any other it removes. The API server lets nobody add or change t
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 
 from msgspec import structs
 
@@ -70,28 +70,18 @@ def _mirrors(reported: Mapping[str, objects.PodObject]) -> tuple[dict[str, str],
         key=lambda key: (reported[key].metadata.creation_timestamp or "", key),
     ):
         uid, pod = claims[key], reported[key]
-        why = _refusal(uid, uids)
+        statuses = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
+        why = "it is the uid of another pod on this node" if uid in uids else ""
+        if not _UID.fullmatch(uid):
+            why = "it is no uid: kubelet's are 32 hexadecimal digits or a UUID"
         if why:
             do = "the pod counts under its own uid; remove it unless kubelet made it"
             name = f"pod/{pod.metadata.namespace}/{pod.metadata.name}"
             problems.append(Problem(name, keys.CONFIG_MIRROR, uid[:80], why, do))
-        elif any(_container_ids(pod)):
+        elif any(each.container_id for each in statuses):
             mirrors[key] = uid
             uids.add(uid)
     return mirrors, tuple(problems)
-
-
-def _refusal(uid: str, uids: Collection[str]) -> str:
-    if not _UID.fullmatch(uid):
-        return "it is no uid: kubelet's are 32 hexadecimal digits or a UUID"
-    return "it is the uid of another pod on this node" if uid in uids else ""
-
-
-def _container_ids(pod: objects.PodObject) -> Iterator[str]:
-    """Containers that the pod's status names."""
-    for status in (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ())):
-        if status.container_id:
-            yield status.container_id
 
 
 def _renamed(

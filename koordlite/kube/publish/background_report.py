@@ -19,7 +19,6 @@ LOG = logging.getLogger(__name__)
 AT_MOST_EVERY_SECONDS = 1.0
 CONFIRM_SECONDS = 60.0
 """What stands is looked at again this often: another program may have written it."""
-Owner = Callable[[], objects.NodeObject | None]
 
 
 class BackgroundWriter:
@@ -134,11 +133,10 @@ class BackgroundReport(BackgroundWriter):
         do = f"allow this identity to get, create, update and patch {self._kind.resource}; it is tried again"
         return (Problem(f"{self._kind.name}/{self._name}", "content", "", self.error, do),) if self.error else ()
 
-    def observe(self, snapshot: Snapshot, *, monotonic: float, wall: float, node: Owner) -> None:
+    def observe(self, snapshot: Snapshot, *, monotonic: float, wall: float, node: objects.NodeObject | None) -> None:
         """Write what this picture says if it is new, or was not confirmed for a while."""
         del wall  # The object says nothing of its time.
         target, since = self._kind.wanted(snapshot), monotonic - self._asked
         if since >= CONFIRM_SECONDS or (since >= AT_MOST_EVERY_SECONDS and target != self._wanted):
             self._wanted, self._asked = target, monotonic
-            owner = node()
-            self._send(lambda: self.write(target, owner))
+            self._send(lambda: self.write(target, node))

@@ -12,10 +12,12 @@ from http import HTTPStatus
 from typing import Literal
 
 import msgspec
+from msgspec import structs
 
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.client.answers import ApiUnreachable
 from koordlite.model import printable, times
+from koordlite.model.wire.reservation import ObjectReference
 from koordlite.threads import Worker
 
 SERIES_SECONDS = 600.0
@@ -34,20 +36,11 @@ KEPT = 1024
 EventType = Literal["Normal", "Warning"]
 
 
-class Regarding(msgspec.Struct, frozen=True, kw_only=True):
-    """The object an event is about; without a namespace it is the cluster's own."""
-
-    kind: str
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    api_version: str = "v1"
-
-
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Something people should be able to read with `kubectl describe`."""
 
-    regarding: Regarding
+    regarding: ObjectReference
+    """Without a namespace it is the cluster's own; without an apiVersion, of v1."""
     reason: str
     """The CamelCase word of the decision."""
     note: str
@@ -56,10 +49,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     type: EventType = "Normal"
 
     @property
-    def same(self) -> tuple[str, ...]:
+    def same(self) -> Event:
         """Identity of an event: all but the note."""
-        about = self.regarding
-        return about.kind, about.namespace, about.name, about.uid, self.reason, self.action, self.type
+        return structs.replace(self, note="")
 
 
 class Series(msgspec.Struct):
@@ -77,7 +69,7 @@ class Aggregator:
     """Decides what becomes of each event. Times are seconds of one monotonic clock."""
 
     def __init__(self) -> None:
-        self._things: dict[tuple[str, ...], dict[str, Series]] = {}
+        self._things: dict[Event, dict[str, Series]] = {}
         """Series by what they are about, then by their note; the newest note last."""
         self._tokens, self._refilled_at = float(BURST), float("-inf")
         self.dropped = 0
@@ -98,7 +90,10 @@ class Aggregator:
         fresh = Series(event, name, now, now)
         self._things[event.same] = {**texts, event.note: fresh}
         while len(self._things) > KEPT:
-            del self._things[min(self._things, key=self._last_at)]
+            oldest = min(
+                self._things, key=lambda same: max((s.last_at for s in self._things[same].values()), default=0.0)
+            )
+            del self._things[oldest]
         return fresh
 
     def due(self, now: float) -> list[Series]:
@@ -126,11 +121,6 @@ class Aggregator:
         self._tokens -= 1
         return True
 
-    def _last_at(self, same: tuple[str, ...]) -> float:
-        return max((series.last_at for series in self._things[same].values()), default=float("-inf"))
-
-
-__all__ = ["Event", "Events", "Regarding"]
 
 LOG = logging.getLogger(__name__)
 WAITING = 256
@@ -238,42 +228,31 @@ class Events:
             self._error = ""
 
     def _ask(self, series: Series) -> None:
-        folder = f"/apis/events.k8s.io/v1/namespaces/{_namespace(series.event.regarding)}/events"
-        if series.count == 1:
-            self._api.request("POST", folder, body=self._document(series))
-            return
-        last = {"count": series.count, "lastObservedTime": times.micro(self._wall())}
-        try:
-            path, body = f"{folder}/{series.name}", {"series": last}
-            self._api.request("PATCH", path, body=body)
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            # Events live for an hour; this one is over, so the matter is reported again.
-            self._api.request("POST", folder, body=self._document(series))
+        namespace = series.event.regarding.namespace or CLUSTER_NAMESPACE
+        folder = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        if series.count > 1:
+            last = {"count": series.count, "lastObservedTime": times.micro(self._wall())}
+            try:
+                self._api.request("PATCH", f"{folder}/{series.name}", body={"series": last})
+                return
+            except ApiError as error:
+                # Events live for an hour; where this one is over, the matter is reported again.
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise
+        self._api.request("POST", folder, body=self._document(series))
 
     def _document(self, series: Series) -> dict[str, object]:
         event = series.event
-        namespace = _namespace(event.regarding)
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": series.name, "namespace": namespace},
+            "metadata": {"name": series.name, "namespace": event.regarding.namespace or CLUSTER_NAMESPACE},
             "eventTime": times.micro(self._wall()),
             "reportingController": self._controller,
             "reportingInstance": self._instance[:128],
-            "regarding": _reference(event.regarding),
+            "regarding": {"apiVersion": "v1", **msgspec.to_builtins(event.regarding)},
             "reason": event.reason,
             "action": event.action,
             "type": event.type,
             "note": printable.one_line(event.note).encode()[:NOTE_CHARACTERS].decode(errors="ignore"),
         }
-
-
-def _reference(about: Regarding) -> dict[str, str]:
-    named = {"apiVersion": about.api_version, "kind": about.kind, "name": about.name, "uid": about.uid}
-    return {key: text for key, text in {**named, "namespace": about.namespace}.items() if text}
-
-
-def _namespace(about: Regarding) -> str:
-    return about.namespace or CLUSTER_NAMESPACE

@@ -8,7 +8,7 @@ percentiles are over each of `metricAggregatePolicy.durations`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -20,7 +20,7 @@ from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.publish.background_report import BackgroundWriter
 from koordlite.model import duration, keys, times
 from koordlite.model.errors import UNREADABLE, Problem
-from koordlite.model.picture.usage import Spread, Use
+from koordlite.model.picture.usage import NodeWindow, Spread, Use
 from koordlite.model.slo import settings
 from koordlite.model.slo.settings import Colocation
 from koordlite.model.snapshot import Snapshot, has_node
@@ -42,8 +42,9 @@ def metric_status(snapshot: Snapshot, *, wall: float) -> dict[str, Any] | None:
         "nodeMetric": {
             "nodeUsage": _resources(usage.node),
             "systemUsage": _resources(system),
-            "aggregatedNodeUsages": _windows(snapshot, "node"),
-            "aggregatedSystemUsages": _windows(snapshot, "system"),
+            # Without numbers until samples cover half of the duration.
+            "aggregatedNodeUsages": [_window(each, each.node) for each in snapshot.node_windows],
+            "aggregatedSystemUsages": [_window(each, each.system) for each in snapshot.node_windows],
             "numaUsages": _by_numa(snapshot, system) or None,
         },
         "podsMetric": list(_pods(snapshot)),
@@ -92,19 +93,9 @@ def fresh(node: objects.NodeObject, colocation: Colocation) -> dict[str, Any]:
     }
 
 
-def _windows(snapshot: Snapshot, part: str) -> list[dict[str, Any]]:
-    """Mean and percentiles by duration; without numbers until samples cover half of it."""
-    return [
-        {"usage": _spread(getattr(each, part)), "duration": duration.show(each.length_ns)}
-        for each in snapshot.node_windows
-    ]
-
-
-def _spread(spread: Spread | None) -> dict[str, Any]:
-    if spread is None:
-        return {}
-    uses = {"avg": spread.mean, **{f"p{percent}": use for percent, use in spread.percentiles.items()}}
-    return {name: _resources(use) for name, use in uses.items()}
+def _window(window: NodeWindow, spread: Spread | None) -> dict[str, Any]:
+    uses = {"avg": spread.mean, **{f"p{percent}": u for percent, u in spread.percentiles.items()}} if spread else {}
+    return {"usage": {name: _resources(u) for name, u in uses.items()}, "duration": duration.show(window.length_ns)}
 
 
 def _by_numa(snapshot: Snapshot, system: Use) -> list[dict[str, Any]]:
@@ -179,10 +170,8 @@ class NodeMetricReport(BackgroundWriter):
         do = "without it, schedulers and deschedulers do not know how full the node is; it is tried again"
         return (Problem(f"nodemetric/{self._name}", "status", "", self.error, do),)
 
-    def observe(
-        self, snapshot: Snapshot, *, monotonic: float, wall: float, node: Callable[[], objects.NodeObject | None]
-    ) -> None:
-        """Report this picture when it is time. `node` gives the object that owns a new NodeMetric."""
+    def observe(self, snapshot: Snapshot, *, monotonic: float, wall: float, node: objects.NodeObject | None) -> None:
+        """Report this picture when it is time. `node` owns a new NodeMetric."""
         policy = settings.collect_policy(snapshot.slo.colocation)
         every = max(LEAST_SECONDS, self._every_seconds or policy.metric_report_interval_seconds)
         if self._last == float("-inf"):
@@ -192,7 +181,7 @@ class NodeMetricReport(BackgroundWriter):
         self._last = monotonic
         status = metric_status(snapshot, wall=wall)
         if status is not None:
-            self.send(status, snapshot.slo.colocation, node())
+            self.send(status, snapshot.slo.colocation, node)
 
     def send(
         self,

@@ -5,7 +5,6 @@ as `numaAffinity` measured, and where they run."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -21,7 +20,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.reading.go_words import boolean
 from koordlite.model.snapshot import Snapshot, container_cpus
 from koordlite.model.wire import crane, numatopology, pod_affinity
-from koordlite.model.wire.crane import ManagerPolicy, TopologyObject, Zone
+from koordlite.model.wire.crane import ManagerPolicy, TopologyObject
 from koordlite.model.wire.numatopology import (
     ContainerAllocation,
     CPUInfo,
@@ -41,6 +40,8 @@ def topology(snapshot: Snapshot, *, parts: bool = False) -> TopologyObject:
     `BuildNodeResourceTopology`.
     """
     promised = snapshot.crane
+    # For pods that do not say.
+    label = (snapshot.node.labels if snapshot.node else {}).get(keys.CRANE_TOPOLOGY_AWARENESS)
     reserved = dict(snapshot.kubelet.reserved)
     if promised.reserved:
         reserved["cpu"] = Quantity.of(len(promised.reserved))
@@ -50,18 +51,12 @@ def topology(snapshot: Snapshot, *, parts: bool = False) -> TopologyObject:
     return TopologyObject(
         crane_manager_policy=ManagerPolicy(
             cpu_manager_policy=crane.STATIC if promised.enforced and not promised.why_not else "None",
-            topology_manager_policy=_default_awareness(snapshot),
+            topology_manager_policy="None" if boolean(label) is False else crane.SINGLE_NUMA,
         ),
         reserved={name: str(amount) for name, amount in sorted(reserved.items())} or None,
         zones=(*nodes, *(zones.part_zones(snapshot.topology.cpus) if parts else ())),
         attributes={keys.CRANE_RESERVED_CPUS: str(promised.reserved)},
     )
-
-
-def _default_awareness(snapshot: Snapshot) -> str:
-    """For pods that do not say: the Node's label."""
-    label = (snapshot.node.labels if snapshot.node else {}).get(keys.CRANE_TOPOLOGY_AWARENESS)
-    return "None" if boolean(label) is False else crane.SINGLE_NUMA
 
 
 def crane_topology(*, parts: bool = False) -> ReportKind:
@@ -81,25 +76,20 @@ def crane_topology(*, parts: bool = False) -> ReportKind:
 
 def _change(current: TopologyObject, target: TopologyObject) -> tuple[str, dict[str, Any]] | None:
     """Patch what differs; attributes that others put into the object and its zones stay."""
+    theirs = {zone.name: zone.attributes or {} for zone in current.zones or ()}
     merged = structs.replace(
         target,
         metadata=current.metadata,
-        zones=_with_attributes(target.zones or (), current.zones or ()),
+        zones=tuple(
+            structs.replace(zone, attributes={**theirs.get(zone.name, {}), **(zone.attributes or {})} or None)
+            for zone in target.zones or ()
+        ),
         attributes={**(current.attributes or {}), **(target.attributes or {})},
     )
     body = merge_patch.between(current, merged)
     # Zones are a list, which a merge patch replaces as a whole: made from this version, or not at all.
     version = {"metadata": {"resourceVersion": current.metadata.resource_version}}
     return ("PATCH", body | version) if body else None
-
-
-def _with_attributes(target: tuple[Zone, ...], current: tuple[Zone, ...]) -> tuple[Zone, ...]:
-    """The zones with what others put into their attributes."""
-    theirs = {zone.name: zone.attributes for zone in current}
-    return tuple(
-        structs.replace(zone, attributes={**(theirs.get(zone.name) or {}), **(zone.attributes or {})} or None)
-        for zone in target
-    )
 
 
 def numatopology_spec(snapshot: Snapshot) -> NumatopologySpec:
@@ -175,7 +165,7 @@ def pod_affinity_spec(snapshot: Snapshot) -> PodAffinitySpec:
     nodes = {uid: _numa_node(snapshot, pods[uid]) for talk in both for uid in (talk.first, talk.second)}
     return PodAffinitySpec(
         connections=sum(map(_rounded, both)),
-        apart=sum(_rounded(talk) for talk in both if _apart(nodes, talk)),
+        apart=sum(_rounded(talk) for talk in both if not 0 <= nodes[talk.first] == nodes[talk.second]),
         pairs=tuple(Pair(pods[talk.first].key, pods[talk.second].key, _rounded(talk)) for talk in both) or None,
         pod_affinity=tuple(_row(snapshot, pods[uid], nodes[uid]) for uid in sorted(nodes, key=lambda u: pods[u].key))
         or None,
@@ -185,11 +175,6 @@ def pod_affinity_spec(snapshot: Snapshot) -> PodAffinitySpec:
 def _rounded(talk: Talk) -> int:
     """The largest power of two that is no more than the connections."""
     return 1 << (talk.connections.bit_length() - 1) if talk.connections > 0 else 0
-
-
-def _apart(nodes: Mapping[str, int], talk: Talk) -> bool:
-    first, second = nodes[talk.first], nodes[talk.second]
-    return first != second or first < 0
 
 
 def _numa_node(snapshot: Snapshot, pod: Pod) -> int:

@@ -60,8 +60,7 @@ class Watching(Generic[T]):
 
     def state(self) -> WatchState:
         """Trust in the objects: age, errors, refusals."""
-        with self._lock:
-            return self._reflector.view(self._monotonic()).state
+        return self.view().state
 
     @property
     def path(self) -> str:
