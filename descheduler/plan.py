@@ -182,6 +182,8 @@ class EvictionPlan(msgspec.Struct, frozen=True):
     plugins: tuple[str, ...] = ()
     grace_period_seconds: int | None = None
     eviction_requests: EvictionRequests = EvictionRequests()
+    standing: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """By pod uid: where its EvictionRequest stands, for people."""
     withdrawals: Mapping[str, Refusal] = msgspec.field(default_factory=dict)
     """By pod uid: why its EvictionRequest does not go on. One that was refused is kept as withdrawn, so that the pod is
     not asked again; the others are deleted."""

@@ -28,12 +28,26 @@ _DAYS_AHEAD = 8
 """A window comes at least once a week."""
 
 
-def _time_of_day(text: str) -> None:
-    minutes(text)
+def minutes(text: str) -> int:
+    """Minutes since midnight of `HH:MM`, 24:00 included; ValueError when it is none.
+
+    >>> minutes("22:30")
+    1350
+    """
+    hour, colon, minute = text.partition(":")
+    digits = len(hour) == len(minute) == 2 and (hour + minute).isascii() and (hour + minute).isdigit()
+    if not colon or not digits or int(minute) > 59 or int(hour) * 60 + int(minute) > 24 * 60:
+        raise ValueError(f"{text!r} is no time of day like 22:00")
+    return int(hour) * 60 + int(minute)
 
 
-def _zone(name: str) -> None:
-    zone(name)
+@functools.cache
+def zone(name: str) -> zoneinfo.ZoneInfo:
+    """The time zone; ValueError when the tz database of this machine does not have it."""
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"{name!r} is not in the tz database of this machine (a name like Europe/Berlin)") from error
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,15 +56,15 @@ class Window:
 
     days: tuple[Day, ...] = DAYS
     """Days on which it begins: Mon, Tue, Wed, Thu, Fri, Sat, Sun."""
-    start: str = dataclasses.field(default="00:00", metadata={"check": _time_of_day})
+    start: str = dataclasses.field(default="00:00", metadata={"check": minutes})
     """Time of day, like `22:00`."""
-    end: str = dataclasses.field(default="24:00", metadata={"check": _time_of_day})
+    end: str = dataclasses.field(default="24:00", metadata={"check": minutes})
     """Time of day at which it is over, that of the next day when it is not after the start."""
     cron: str = ""
     """When it begins, as a cron expression like `0 22 * * 1-5`, in place of days, start and end."""
     duration: str = dataclasses.field(default="0s", metadata={"check": durations.seconds})
     """With cron: how long it is open, like `6h`."""
-    time_zone: str = dataclasses.field(default="UTC", metadata={"check": _zone})
+    time_zone: str = dataclasses.field(default="UTC", metadata={"check": zone})
     """Name in the tz database, like `Europe/Berlin`."""
 
     def __post_init__(self) -> None:
@@ -73,57 +87,43 @@ class Window:
         """Length of a window by cron."""
         return durations.seconds(self.duration)
 
+    def is_open(self, now: float) -> bool:
+        """Tell whether it is open at `now` (seconds since the epoch)."""
+        if self.cron:
+            return parse(self.cron, self.time_zone).next_after(now - self.seconds) <= now
+        return any(start <= now < end for start, end in self._spans(now))
 
-def minutes(text: str) -> int:
-    """Minutes since midnight of `HH:MM`, 24:00 included; ValueError when it is none.
+    def next_opening(self, now: float) -> float:
+        """Its next opening after `now`, both in seconds since the epoch."""
+        if self.cron:
+            return parse(self.cron, self.time_zone).next_after(now)
+        return min(start for start, _ in self._spans(now) if start > now)
 
-    >>> minutes("22:30")
-    1350
-    """
-    hour, colon, minute = text.partition(":")
-    digits = len(hour) == len(minute) == 2 and (hour + minute).isascii() and (hour + minute).isdigit()
-    if not colon or not digits or int(minute) > 59 or int(hour) * 60 + int(minute) > 24 * 60:
-        raise ValueError(f"{text!r} is no time of day like 22:00")
-    return int(hour) * 60 + int(minute)
+    def _spans(self, now: float) -> Iterator[tuple[float, float]]:
+        """Spans in which it is open, from the day before to a week later. Wall clock times: an hour that the summer
+        time skips or repeats counts as the tz database has it."""
+        local = zone(self.time_zone)
+        today = datetime.datetime.fromtimestamp(now, local).date()
+        begin, end = minutes(self.start), minutes(self.end)
+        for ahead in range(-1, _DAYS_AHEAD):
+            day = today + datetime.timedelta(days=ahead)
+            if DAYS[day.weekday()] in self.days:
+                yield _at(day, begin, local), _at(day, end if end > begin else end + 24 * 60, local)
 
 
 def is_open(windows: Sequence[Window], now: float) -> bool:
-    """Tell whether pods may be evicted at `moment` (seconds since the epoch); without windows always."""
-    return not windows or any(_is_open(window, now) for window in windows)
+    """Tell whether pods may be evicted at `now` (seconds since the epoch); without windows always."""
+    return not windows or any(window.is_open(now) for window in windows)
 
 
 def next_opening(windows: Iterable[Window], now: float) -> float:
-    """The next opening of a window after `moment`, in seconds since the epoch."""
-    return min(_next_opening(window, now) for window in windows)
-
-
-def _is_open(window: Window, now: float) -> bool:
-    if window.cron:
-        return parse(window.cron, window.time_zone).next_after(now - window.seconds) <= now
-    return any(start <= now < end for start, end in _spans(window, now))
-
-
-def _next_opening(window: Window, now: float) -> float:
-    if window.cron:
-        return parse(window.cron, window.time_zone).next_after(now)
-    return min(start for start, _ in _spans(window, now) if start > now)
-
-
-def _spans(window: Window, now: float) -> Iterator[tuple[float, float]]:
-    """Spans in which the window is open, from the day before to a week later. Wall clock times: an hour that the summer
-    time skips or repeats counts as the tz database has it."""
-    local = zone(window.time_zone)
-    today = datetime.datetime.fromtimestamp(now, local).date()
-    begin, end = minutes(window.start), minutes(window.end)
-    for ahead in range(-1, _DAYS_AHEAD):
-        day = today + datetime.timedelta(days=ahead)
-        if DAYS[day.weekday()] in window.days:
-            yield _at(day, begin, local), _at(day, end if end > begin else end + 24 * 60, local)
+    """The next opening of a window after `now`, in seconds since the epoch."""
+    return min(window.next_opening(now) for window in windows)
 
 
 def _at(day: datetime.date, minute: int, local: zoneinfo.ZoneInfo) -> float:
-    days, minutes_of_day = divmod(minute, 24 * 60)
-    time = datetime.time(minutes_of_day // 60, minutes_of_day % 60)
+    days, minute_of_day = divmod(minute, 24 * 60)
+    time = datetime.time(minute_of_day // 60, minute_of_day % 60)
     return datetime.datetime.combine(day + datetime.timedelta(days=days), time, local).timestamp()
 
 
@@ -156,15 +156,6 @@ class Pacing:
 
 DEFAULT_PACING = Pacing()
 """No windows, no pauses, and loops end as by default."""
-
-
-@functools.cache
-def zone(name: str) -> zoneinfo.ZoneInfo:
-    """The time zone; ValueError when the tz database of this machine does not have it."""
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError(f"{name!r} is not in the tz database of this machine (a name like Europe/Berlin)") from error
 
 
 _FIELDS = ("minute", "hour", "day", "month", "day_of_week")

@@ -15,6 +15,7 @@ from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
 
 if TYPE_CHECKING:
+    from descheduler.history.past_evictions import Requests
     from descheduler.metrics_sources.gather import Gatherer
     from descheduler.picture.cluster import View
     from descheduler.plan import EvictionPlan, Setup
@@ -144,9 +145,29 @@ def make(args: argparse.Namespace, explained: str = "") -> EvictionPlan:
     setup = reader.setup(document)
     with no_collection():
         with commandline.progress("reading the files" if args.snapshot else "reading the cluster"):
-            view = PictureSource(args, kubeconfig=reader.kubeconfig(document)).view(document, setup)
+            source = PictureSource(args, kubeconfig=reader.kubeconfig(document))
+            view = source.view(document, setup)
+            requests = _eviction_requests(source.api, view, setup)
         with commandline.progress(f"judging {len(view.by_uid)} pods"):
-            return planner.plan(view, setup, explained=explained)
+            return planner.plan(view, setup, background=requests, explained=explained)
+
+
+def _eviction_requests(api: Api | None, view: View, setup: Setup) -> Requests:
+    """Standing of the EvictionRequests; none, and a note, where that cannot be read."""
+    if api is None or setup.eviction_requests.mode == "off":
+        return {}
+    from descheduler.evictors import eviction_requests
+    from koordlite.kube.client.answers import ApiError, ApiUnreachable
+
+    def note(why: str) -> None:
+        do = "see the roles of descheduler-eviction-requests; pods count as not asked until then"
+        notices([Problem("evictionrequests", "", "", why, do)])
+
+    try:
+        return eviction_requests.read(api, view, setup.eviction_requests, lambda progress: note(progress.text))
+    except (ApiError, ApiUnreachable) as error:
+        note(f"they cannot be read: {error}")
+        return {}
 
 
 @contextlib.contextmanager

@@ -454,6 +454,7 @@ class _Draft:
             plugins=tuple(dict.fromkeys(plugin.name for p in self._setup.profiles for plugin, _ in p.plugins)),
             grace_period_seconds=self._setup.grace_period_seconds,
             eviction_requests=self._setup.eviction_requests,
+            standing={uid: one.text for uid, one in self._past.background.items() if one.state != "background"},
             withdrawals=self._withdrawals(unjudged),
             memory=self._remembered,
             migration=self._setup.migration,

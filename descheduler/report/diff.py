@@ -5,7 +5,6 @@ The earlier report is the JSON one. Reports of other versions are not compared w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -43,11 +42,6 @@ class Earlier(msgspec.Struct, frozen=True, rename="camel"):
     evict: tuple[_Pod, ...]
     kept: tuple[_Pod, ...]
 
-    @property
-    def pods(self) -> dict[str, _Pod]:
-        """Every pod that was named, by uid."""
-        return {pod.uid: pod for pod in (*self.evict, *self.kept)}
-
 
 class Row(msgspec.Struct, frozen=True):
     """One pod whose answer changed."""
@@ -81,28 +75,9 @@ def read(data: bytes) -> Earlier:
 
 def compare(earlier: Earlier, plan: EvictionPlan) -> Difference:
     """Compare `plan` with the earlier report."""
-    before = earlier.pods
-    rows = [*_named(plan, before), *_over(plan, before)]
-    order = list(WORDS)
-    rows.sort(key=lambda row: order.index(row.change))
-    changed = {row.uid for row in rows}
-    same = sum(outcome.pod.uid not in changed for outcome in plan.outcomes)
-    return Difference(earlier.time, tuple(rows), same)
-
-
-def document(difference: Difference) -> dict[str, object]:
-    """The difference as plain data."""
-    return {
-        "since": difference.since,
-        "whyNot": difference.why_not,
-        "unchanged": difference.same,
-        "changes": [msgspec.structs.asdict(row) for row in difference.rows],
-    }
-
-
-def _named(plan: EvictionPlan, before: dict[str, _Pod]) -> Iterator[Row]:
+    before, rows = {pod.uid: pod for pod in (*earlier.evict, *earlier.kept)}, list[Row]()
     for outcome in plan.outcomes:
-        then = before.get(outcome.pod.uid)
+        then = before.pop(outcome.pod.uid, None)
         reason = outcome.reasons[0].reason if outcome.reasons else ""
         old = then.kept_because[0].reason if then and then.kept_because else ""
         change: Change | None = "otherReason" if old != reason else None
@@ -114,13 +89,21 @@ def _named(plan: EvictionPlan, before: dict[str, _Pod]) -> Iterator[Row]:
             keeping = f"kept: {reason}{f', was {old}' if old and old != reason else ''}"
             answer = "to evict" if outcome.verdict == "evict" else keeping
             text = f"{outcome.main.reason} on {outcome.pod.node}: {answer}"
-            yield Row(change, outcome.pod.key, outcome.pod.uid, text)
-
-
-def _over(plan: EvictionPlan, before: dict[str, _Pod]) -> Iterator[Row]:
-    named = {outcome.pod.uid for outcome in plan.outcomes}
-    unnamed = {uid: pod for uid, pod in before.items() if uid not in named}
-    present = {pod.uid: pod.node for node in plan.view.nodes.values() for pod in node.all_pods if pod.uid in unnamed}
-    for uid, pod in unnamed.items():
+            rows.append(Row(change, outcome.pod.key, outcome.pod.uid, text))
+    same = len(plan.outcomes) - len(rows)
+    present = {pod.uid: pod.node for node in plan.view.nodes.values() for pod in node.all_pods if pod.uid in before}
+    for uid, pod in before.items():
         text = f"nothing is wrong with it on {present[uid]}" if uid in present else f"it is gone from {pod.node}"
-        yield Row("over", pod.pod, uid, text)
+        rows.append(Row("over", pod.pod, uid, text))
+    order = list(WORDS)
+    return Difference(earlier.time, tuple(sorted(rows, key=lambda row: order.index(row.change))), same)
+
+
+def document(difference: Difference) -> dict[str, object]:
+    """The difference as plain data."""
+    return {
+        "since": difference.since,
+        "whyNot": difference.why_not,
+        "unchanged": difference.same,
+        "changes": [msgspec.structs.asdict(row) for row in difference.rows],
+    }

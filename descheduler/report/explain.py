@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from descheduler.framework import PodView, Rooms, View
-from descheduler.plan import EvictionPlan, Outcome, PodAnswer
+from descheduler.plan import EvictionPlan, PodAnswer
 from descheduler.report import text
 from koordlite.model import duration, printable
 from koordlite.model.errors import InputError, Problem
@@ -22,20 +22,10 @@ def render(plan: EvictionPlan, name: str) -> str:
 def document(plan: EvictionPlan, name: str) -> list[dict[str, Any]]:
     """The same as values; InputError when there is no such pod."""
     outcomes = {outcome.pod.uid: outcome for outcome in plan.outcomes}
-    return [_values(plan, pod, outcomes.get(pod.uid)) for pod in _called(plan.view, name)]
-
-
-def _values(plan: EvictionPlan, pod: PodView, outcome: Outcome | None) -> dict[str, Any]:
-    answers = [one for one in plan.explained if one.pod == pod.uid]
-    return {
-        "pod": pod.key,
-        "node": pod.node,
-        "verdict": outcome.verdict if outcome else "",
-        "findings": outcome.findings if outcome else (),
-        "reasons": outcome.reasons if outcome else (),
-        "target": outcome.target if outcome else "",
-        "unjudged": _unjudged(plan.view, pod),
-        "profiles": [
+    values = []
+    for pod in _called(plan.view, name):
+        outcome = outcomes.get(pod.uid)
+        profiles = [
             {
                 "profile": one.profile,
                 "plugins": one.plugins,
@@ -45,9 +35,23 @@ def _values(plan: EvictionPlan, pod: PodView, outcome: Outcome | None) -> dict[s
                 "whyNot": one.search.by_node,
                 **({"rooms": _rooms_values(one.rooms, plan.view)} if one.rooms else {}),
             }
-            for one in answers
-        ],
-    }
+            for one in plan.explained
+            if one.pod == pod.uid
+        ]
+        values.append(
+            {
+                "pod": pod.key,
+                "node": pod.node,
+                "verdict": outcome.verdict if outcome else "",
+                "findings": outcome.findings if outcome else (),
+                "reasons": outcome.reasons if outcome else (),
+                "target": outcome.target if outcome else "",
+                "unjudged": _unjudged(plan.view, pod),
+                "evictionRequest": "; ".join(_eviction_request(plan, pod)),
+                "profiles": profiles,
+            }
+        )
+    return values
 
 
 def _rooms_values(rooms: Rooms[PodView], view: View) -> dict[str, Any]:
@@ -71,6 +75,8 @@ def _called(view: View, name: str) -> list[PodView]:
 
 def _pod(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
     yield from _judged(plan, pod)
+    for words in _eviction_request(plan, pod):
+        yield from _wrapped("    request  ", words)
     for answer in plan.explained:
         if answer.pod == pod.uid and answer.rooms:
             yield from _waiting(answer, answer.rooms, plan.view)
@@ -116,13 +122,6 @@ def _wrapped(head: str, words: str) -> Iterator[str]:
     yield from paragraph.wrap(words, text.width(), first=head, rest=" " * len(head))
 
 
-def _unsure(plan: EvictionPlan, pod: PodView) -> str:
-    """The plugins that could not judge it; empty when all could."""
-    answers = [one for profile in plan.explained if profile.pod == pod.uid for one in profile.plugins]
-    unsure = [one.plugin for one in answers if one.kind == "not judged"]
-    return f"{', '.join(unsure)}: {len(unsure)} of {len(answers)} plugins could not judge it" if unsure else ""
-
-
 def _judged(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
     answer = next((o for o in plan.outcomes if o.pod.uid == pod.uid), None)
     if answer:
@@ -132,10 +131,23 @@ def _judged(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
     if not pod.node:
         yield f"WAITS  {pod.key}  for a node"
         return
-    unjudged = _unjudged(plan.view, pod) or _unsure(plan, pod)
+    answers = [one for profile in plan.explained if profile.pod == pod.uid for one in profile.plugins]
+    unsure = [one.plugin for one in answers if one.kind == "not judged"]
+    unjudged = _unjudged(plan.view, pod)
+    if unsure and not unjudged:
+        unjudged = f"{', '.join(unsure)}: {len(unsure)} of {len(answers)} plugins could not judge it"
     yield f"{'NOT JUDGED' if unjudged else 'NO FINDINGS'}  {pod.key}  on {pod.node}"
     yield from [f"    {unjudged}"] if unjudged else ()
     yield from _placement(plan, pod) if pod.node in plan.view.nodes else ()
+
+
+def _eviction_request(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
+    """Where the pod's EvictionRequest stands, and why it does not go on; nothing where there is none."""
+    if pod.uid in plan.standing:
+        yield f"by EvictionRequest: {plan.standing[pod.uid]}"
+        why = plan.withdrawals.get(pod.uid)
+        if why:
+            yield f"the next cycle withdraws it: {why.reason}: {why.text}"
 
 
 def _unjudged(view: View, pod: PodView) -> str:

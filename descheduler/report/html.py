@@ -34,32 +34,23 @@ _BY: dict[str, Callable[[Outcome], str]] = {
 }
 
 
-def filter_words(outcome: Outcome) -> str:
-    """Words by which the filter finds the pods of one group and no others: `namespace:shop owner:… node:…`."""
-    return " ".join(f"{what}:{of(outcome)}" for what, of in _BY.items())
-
-
 def groups(plan: EvictionPlan) -> Markup | None:
     """One table to open for each; None where nothing was found."""
     if not plan.outcomes:
         return None
-    note = "Choose a name to find its pods above."
-    return page.section("By namespace, owner and node", [_group_table(plan, what) for what in _BY], note=note)
-
-
-def _group_table(plan: EvictionPlan, what: str) -> Markup:
-    of = _BY[what]
-    evict, keeping = Counter(map(of, plan.evict)), Counter(map(of, plan.kept))
-    names = sorted({*evict, *keeping}, key=lambda name: (-evict[name], -keeping[name], name))
-    rows = [
-        (page.filter_link(name, f"{what}:{name}", EVICT if evict[name] else KEPT), evict[name], keeping[name])
-        for name in names[:GROUPS_SHOWN]
-    ]
-    unlisted = len(names) - len(rows)
-    more = el("p", f"and {unlisted} more with fewer pods", class_="note") if unlisted else None
-    table = page.table((what, "to evict#", "kept#"), rows)
-    plural = f"{what}s" if len(names) > 1 else what
-    return page.details(f"{len(names)} {plural}", table, more)
+    tables = []
+    for what, of in _BY.items():
+        evict, kept = Counter(map(of, plan.evict)), Counter(map(of, plan.kept))
+        names = sorted({*evict, *kept}, key=lambda name: (-evict[name], -kept[name], name))
+        rows = [
+            (page.filter_link(name, f"{what}:{name}", EVICT if evict[name] else KEPT), evict[name], kept[name])
+            for name in names[:GROUPS_SHOWN]
+        ]
+        unlisted = len(names) - len(rows)
+        more = el("p", f"and {unlisted} more with fewer pods", class_="note") if unlisted else None
+        table = page.table((what, "to evict#", "kept#"), rows)
+        tables.append(page.details(f"{len(names)} {what}{'s' if len(names) > 1 else ''}", table, more))
+    return page.section("By namespace, owner and node", tables, note="Choose a name to find its pods above.")
 
 
 NODES_SHOWN = 100
@@ -73,7 +64,8 @@ def node_sections(plan: EvictionPlan) -> Iterator[Markup | None]:
     """Use of nodes before and after the plan, with the pods that come and leave; then their CPUs by NUMA node."""
     moves = _Moves(plan)
     # Every node that changes or has something wrong; of many, those that change most.
-    changes = _chosen(plan.nodes)
+    most = sorted(plan.nodes, key=lambda change: (-abs(change.after.pods - change.before.pods), change.node))
+    changes = sorted(most[:NODES_SHOWN], key=lambda change: change.node)
     headings = ("node", "CPUs requested", "memory requested", "pods", "misplaced", "moves")
     rows = [_row(change, moves) for change in changes]
     table = page.table(headings, rows, empty="no node changes", stacked=True)
@@ -104,13 +96,6 @@ class _Moves:
                 self.wrong[outcome.pod.node].append(outcome)
 
 
-def _chosen(nodes: tuple[NodeChange, ...]) -> list[NodeChange]:
-    if len(nodes) <= NODES_SHOWN:
-        return list(nodes)
-    most = sorted(nodes, key=lambda change: (-abs(change.after.pods - change.before.pods), change.node))
-    return sorted(most[:NODES_SHOWN], key=lambda change: change.node)
-
-
 def _row(change: NodeChange, moves: _Moves) -> tuple[Child, ...]:
     before, after = change.before, change.after
     cpu = f"{units.cores(before.cpu_milli)} → {units.cores(after.cpu_milli)} of {units.cores(change.cpu_milli)} CPUs"
@@ -129,18 +114,16 @@ def _moved(outcomes: Sequence[Outcome], what: str, where: str) -> Markup | None:
     """The pods that come or leave, with their requests."""
     if not outcomes:
         return None
-    items = [el("li", _asks(one), f", {where} {_other(one, where)}") for one in outcomes[:MOVES_SHOWN]]
+    others = (one.pod.node if where == "from" else one.target or "nowhere yet" for one in outcomes)
+    listed = zip(outcomes[:MOVES_SHOWN], others, strict=False)
+    items = [el("li", _requests(one), f", {where} {other}") for one, other in listed]
     unlisted = len(outcomes) - len(items)
     ellipsis = el("li", f"and {unlisted} more") if unlisted else None
     words = f"{len(outcomes)} {what}{'s' if len(outcomes) == 1 else ''}"
     return page.details(words, el("ul", items, ellipsis, style="margin:0;padding-left:20px"))
 
 
-def _other(outcome: Outcome, where: str) -> str:
-    return outcome.pod.node if where == "from" else outcome.target or "nowhere yet"
-
-
-def _asks(outcome: Outcome) -> str:
+def _requests(outcome: Outcome) -> str:
     cpu = units.cores(outcome.pod.pod.request_milli())
     return f"{outcome.pod.key}: {cpu} CPUs"
 
@@ -200,7 +183,7 @@ def _after(node: NodeView, change: NodeChange, wrong: Sequence[Outcome], coming:
     """The node as the plan leaves it: without the pods that leave, with room taken for those that come."""
     leaving = {outcome.pod.uid for outcome in wrong if outcome.verdict == "evict"}
     if coming:
-        listed = ", ".join(_asks(outcome) for outcome in coming[:MOVES_SHOWN])
+        listed = ", ".join(_requests(outcome) for outcome in coming[:MOVES_SHOWN])
         more = f" and {len(coming) - MOVES_SHOWN} more" if len(coming) > MOVES_SHOWN else ""
         words = f"after the plan, by number: which CPUs pods get is chosen when they start. Comes: {listed}{more}."
         yield el("p", words, class_="note", style="overflow-wrap:anywhere")
@@ -329,7 +312,14 @@ def _pods(title: str, outcomes: Sequence[Outcome], empty: str, results: dict[str
 
 def _packed(outcomes: Sequence[Outcome]) -> Markup | None:
     """The pods that are not listed, for the search; as many as there is room for, and what to do about the others."""
-    lines = list(map(_line, outcomes))
+    lines = []
+    for outcome in outcomes:
+        becomes = (
+            f"kept by {outcome.reasons[0].reason}" if outcome.reasons else f"to {outcome.target or 'no place yet'}"
+        )
+        about = f"{', '.join(text.finding_reasons(outcome))}, {becomes}"
+        fields = (outcome.pod.key, outcome.pod.node, outcome.pod.owner or "none", about)
+        lines.append("\t".join(map(printable.one_line, fields)))
     packed = _deflated(lines)
     while len(packed) > PACKED_BYTES:
         lines = lines[: len(lines) * PACKED_BYTES // (len(packed) + PACKED_BYTES // 20)]
@@ -342,13 +332,6 @@ def _packed(outcomes: Sequence[Outcome]) -> Markup | None:
     return el("div", el("p", note, class_="note"), el("ul"), data_packed=packed, data_note=note)
 
 
-def _line(outcome: Outcome) -> str:
-    becomes = f"kept by {outcome.reasons[0].reason}" if outcome.reasons else f"to {outcome.target or 'no place yet'}"
-    pod = outcome.pod
-    fields = (pod.key, pod.node, pod.owner or "none", f"{', '.join(text.finding_reasons(outcome))}, {becomes}")
-    return "\t".join(printable.one_line(field) for field in fields)
-
-
 def _deflated(lines: Sequence[str]) -> str:
     return base64.b64encode(zlib.compress("\n".join(lines).encode(errors="replace"), 9)).decode()
 
@@ -359,7 +342,8 @@ def _more(entries: Sequence[object]) -> Markup | None:
 
 
 def _pod(outcome: Outcome, attempt: Attempt | None, *, few: bool) -> Markup:
-    facts, words = page.facts(_facts(outcome, attempt)), filter_words(outcome)
+    # Words by which the filter finds the pods of one group and no others: `namespace:shop owner:… node:…`.
+    facts, words = page.facts(_facts(outcome, attempt)), " ".join(f"{what}:{of(outcome)}" for what, of in _BY.items())
     if few:
         style = "margin-bottom:22px;overflow-wrap:anywhere"
         return el("article", el("h3", outcome.pod.key), facts, data_item=words, style=style)

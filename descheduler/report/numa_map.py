@@ -150,7 +150,7 @@ def chosen(plan: EvictionPlan, wrong: _WRONG, text: str = "") -> list[NodeView]:
 
 def section(nodes: Sequence[NodeView], wrong: _WRONG) -> Markup:
     """One row a node, one cell a zone: the darker, the more of its CPUs someone has. `nodes` as `chosen`."""
-    zones = sorted({zone for node in nodes for zone in _zones(node)})
+    zones = sorted({zone for node in nodes for zone in (*node.zones, *_cpus(node))})
     if not zones:
         reason = "None of these nodes has a NodeResourceTopology, so nothing is known of NUMA zones."
         return page.section("Nodes by NUMA zone", note=reason if nodes else "There is no such node.")
@@ -181,19 +181,16 @@ def _with_cpus(nodes: Sequence[NodeView]) -> list[NodeView]:
 def used(node: NodeView, zone: int) -> float | None:
     """Part of the zone's CPUs that someone has: the larger of what pods hold alone or is reserved, and of what the
     report says is not available any more. None when neither is known."""
-    cpus, available = _cpus(node, zone), node.zones.get(zone, {}).get("cpu")
+    cpus, available = _cpus(node).get(zone, EMPTY), node.zones.get(zone, {}).get("cpu")
     if not cpus:
         return None
     share = len(cpus & (node.pinned | node.reserved.known)) / len(cpus)
     return share if available is None else max(share, min(1.0, max(0.0, 1 - available.milli / (1000 * len(cpus)))))
 
 
-def _cpus(node: NodeView, zone: int) -> CPUSet:
-    return next((numa_node.cpus for numa_node in node.topology.nodes if numa_node.id == zone), EMPTY)
-
-
-def _zones(node: NodeView) -> set[int]:
-    return {*node.zones, *(zone.id for zone in node.topology.nodes)}
+def _cpus(node: NodeView) -> dict[int, CPUSet]:
+    """CPUs by NUMA node, as the topology has them."""
+    return {zone.id: zone.cpus for zone in node.topology.nodes}
 
 
 def _row(node: NodeView, zones: Sequence[int], wrong: Sequence[Outcome], drawn: Collection[str]) -> tuple[Child, ...]:
@@ -205,9 +202,9 @@ def _row(node: NodeView, zones: Sequence[int], wrong: Sequence[Outcome], drawn: 
 
 
 def _cell(node: NodeView, zone: int, wrong: Sequence[Outcome]) -> Child:
-    if zone not in _zones(node):
+    if zone not in (*node.zones, *_cpus(node)):
         return None
-    part, cpus = used(node, zone), _cpus(node, zone)
+    part, cpus = used(node, zone), _cpus(node).get(zone, EMPTY)
     here = ", ".join(outcome.pod.key for outcome in wrong if held(outcome) & cpus)
     words = "not reported" if part is None else f"{100 * part:.0f} %"
     ring = ";outline:3px solid var(--bad)" if here else ""
@@ -247,14 +244,9 @@ def _node(node: NodeView, wrong: Sequence[Outcome]) -> Markup:
 
 
 def _facts(node: NodeView) -> Iterator[tuple[str, Child]]:
-    yield "reserved", _listed(str(node.reserved.known))
-    yield "held alone", _listed(str(node.pinned))
-    yield "BE", _listed(str(node.be_pool))
+    for name, cpus in (("reserved", node.reserved.known), ("held alone", node.pinned), ("BE", node.be_pool)):
+        yield name, page.code(str(cpus)) if cpus else "none"
     yield "topology manager", f"{node.topology_policy or 'unknown'}, scope {node.topology_scope}"
-
-
-def _listed(cpus: str) -> Child:
-    return page.code(cpus) if cpus else "none"
 
 
 def _distances(node: NodeView) -> Iterator[Markup]:

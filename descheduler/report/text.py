@@ -33,12 +33,18 @@ class Selection(msgspec.Struct, frozen=True):
 
     def of(self, plan: EvictionPlan) -> EvictionPlan:
         """The plan with these pods alone. InputError when nothing has the name in `only`."""
-        if self.only and not self._is_known(plan):
+        named = self.only in plan.plugins or self.only in plan.view.nodes
+        if self.only and not named and all(pod.pod.namespace != self.only for pod in plan.view.by_uid.values()):
             do = f"plugins are {', '.join(plan.plugins)}; or name a namespace or a node of the cluster"
             raise InputError(
                 Problem("command line", "--only", self.only, "no plugin, namespace or node has this name", do)
             )
-        evict, keep = (tuple(filter(self._is_shown, some)) for some in (plan.evict, plan.kept))
+
+        def is_shown(outcome: Outcome) -> bool:
+            names = {finding.plugin for finding in outcome.findings} | {outcome.pod.pod.namespace, outcome.pod.node}
+            return not self.only or self.only in names
+
+        evict, keep = (tuple(filter(is_shown, some)) for some in (plan.evict, plan.kept))
         return msgspec.structs.replace(plan, evict=evict, kept=keep)
 
     def sentence(self, plan: EvictionPlan, selected: EvictionPlan) -> str:
@@ -52,15 +58,6 @@ class Selection(msgspec.Struct, frozen=True):
         ]
         parts += [f"{', '.join(cut)}; --limit all lists every pod"] if cut else []
         return "; ".join(parts)
-
-    def _is_shown(self, outcome: Outcome) -> bool:
-        names = {finding.plugin for finding in outcome.findings} | {outcome.pod.pod.namespace, outcome.pod.node}
-        return not self.only or self.only in names
-
-    def _is_known(self, plan: EvictionPlan) -> bool:
-        if self.only in plan.plugins or self.only in plan.view.nodes:
-            return True
-        return any(pod.pod.namespace == self.only for pod in plan.view.by_uid.values())
 
 
 _WIDTH = contextvars.ContextVar("width", default=100)
@@ -207,17 +204,11 @@ def facts(answer: Outcome) -> Iterator[Fact]:
 
 def outcome(answer: Outcome, title: str) -> Iterator[str]:
     """Everything about one pod."""
-    yield from _whose(f"{title}{answer.pod.key}", f"  on {answer.pod.node}")
+    pod, node = f"{title}{answer.pod.key}", f"  on {answer.pod.node}"
+    long = len(pod) + len(node) > width()  # Both names do not fit on one line.
+    yield from map(_shortened, (pod, _INDENT + node) if long else (pod + node,))
     for fact in facts(answer):
         yield from _line(fact.label, fact.text)
-
-
-def _whose(pod: str, node: str) -> Iterator[str]:
-    """A pod and its node, on two lines where both names are long."""
-    if len(pod) + len(node) <= width():
-        yield _shortened(pod + node)
-    else:
-        yield from (_shortened(pod), _shortened(_INDENT + node))
 
 
 def places(search: Search) -> str:

@@ -18,7 +18,7 @@ from descheduler.evictors import eviction_api
 from descheduler.framework import Conversation, Handle, Plugin, View
 from descheduler.history import past_evictions
 from descheduler.history.past_evictions import CycleMemory, Ended, Requests
-from descheduler.plan import Attempt, EvictionPlan, Profile, Setup
+from descheduler.plan import Attempt, EvictionPlan, Setup
 from descheduler.policy import reader
 from descheduler.policy.reader import PolicyDocument
 from descheduler.policy.watched_file import PolicyFile
@@ -42,11 +42,15 @@ class Stopwatch:
 
     def timed(self, setup: Setup) -> Setup:
         """The same policy with plugins that are watched."""
-        return msgspec.structs.replace(setup, profiles=tuple(map(self._profile, setup.profiles)))
-
-    def _profile(self, profile: Profile) -> Profile:
-        plugins = tuple((self._plugin(profile.name, plugin), args) for plugin, args in profile.plugins)
-        return msgspec.structs.replace(profile, plugins=plugins)
+        return msgspec.structs.replace(
+            setup,
+            profiles=tuple(
+                msgspec.structs.replace(
+                    one, plugins=tuple((self._plugin(one.name, plugin), args) for plugin, args in one.plugins)
+                )
+                for one in setup.profiles
+            ),
+        )
 
     def _plugin(self, profile: str, plugin: Plugin) -> Plugin:
         def judge(view: View, args: Any, handle: Handle) -> Conversation:

@@ -110,23 +110,18 @@ class Metrics:
         self._objects.labels("Pod").set(sum(len(node.pods) for node in plan.view.nodes.values()))
 
 
-class _Evicted:
+class _Evicted(Collector):
     """`descheduler_pods_evicted_total`, and the same without `_total`, which upstream still writes."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._total = Counter("descheduler_pods_evicted", "Pods evicted, by result", _LABELS, registry=registry)
         self._counts: Count[tuple[str, ...]] = Count()
-        registry.register(_Plain(self._counts))
+        registry.register(self)
 
     def count(self, labels: tuple[str, ...]) -> None:
         """One more."""
         self._total.labels(*labels).inc()
         self._counts[labels] += 1
-
-
-class _Plain(Collector):
-    def __init__(self, counts: Count[tuple[str, ...]]) -> None:
-        self._counts = counts
 
     def collect(self) -> Iterator[Metric]:
         """The deprecated spelling."""

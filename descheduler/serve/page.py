@@ -22,36 +22,18 @@ LINKS = ("/report", "/report.json", "/report.txt", "/metrics", "/healthz", "/rea
 
 
 class Cycle(msgspec.Struct, frozen=True):
-    """One round in the list of the last ones."""
+    """One round in the list of the last ones: its result without the plan, which is large, and the plan's numbers."""
 
-    number: int
-    began: float
-    seconds: float
-    leader: bool
-    dry_run: bool
-    found: int
-    evict: int
-    kept: int
-    gone: int
-    """Pods that were evicted, or are on their way."""
-    error: str
+    result: CycleResult
+    pods: tuple[int, int, int, int]
+    """With findings, to evict, kept, and evicted or on their way."""
 
     @classmethod
     def of(cls, result: CycleResult) -> Cycle:
-        """The few numbers of a round."""
-        plan = result.plan
-        return cls(
-            number=result.number,
-            began=result.began,
-            seconds=result.seconds,
-            leader=result.leader,
-            dry_run=result.dry_run,
-            found=len(plan.outcomes) if plan else 0,
-            evict=len(plan.evict) if plan else 0,
-            kept=len(plan.kept) if plan else 0,
-            gone=sum(attempt.goes for attempt in result.attempts),
-            error=result.error,
-        )
+        """What the list shows of a round."""
+        plan, gone = result.plan, sum(attempt.goes for attempt in result.attempts)
+        pods = (len(plan.outcomes), len(plan.evict), len(plan.kept), gone) if plan else (0, 0, 0, gone)
+        return cls(msgspec.structs.replace(result, plan=None, attempts=()), pods)
 
 
 def served(result: CycleResult, past: Sequence[Cycle], text: str = "", *, refresh: bool = True) -> Strict:
@@ -141,17 +123,16 @@ def _violation(outcome: Outcome) -> tuple[Child, ...]:
 
 
 def _cycles(past: Sequence[Cycle]) -> Markup:
-    rows = [_cycle(cycle) for cycle in reversed(past)]
+    rows = []
+    for cycle in reversed(past):
+        result = cycle.result
+        role = f"{'leader' if result.leader else 'standby'}{', dry run' if result.dry_run else ''}"
+        failed = page.join(page.badge("failed", "bad"), " ", result.error) if result.error else None
+        began = el("span", units.moment(result.began), style="white-space:nowrap")
+        took = units.span(result.seconds)
+        rows.append((result.number, began, took, role, *cycle.pods, failed or page.badge("ok", "good")))
     heads = ("cycle#", "began", "took", "as", "found#", "to evict#", "kept#", "gone#", "outcome")
     return page.section("Last cycles", page.table(heads, rows, empty="none yet"))
-
-
-def _cycle(cycle: Cycle) -> tuple[Child, ...]:
-    role = f"{'leader' if cycle.leader else 'standby'}{', dry run' if cycle.dry_run else ''}"
-    outcome = page.join(page.badge("failed", "bad"), " ", cycle.error) if cycle.error else page.badge("ok", "good")
-    numbers = (cycle.found, cycle.evict, cycle.kept, cycle.gone)
-    began = el("span", units.moment(cycle.began), style="white-space:nowrap")
-    return cycle.number, began, units.span(cycle.seconds), role, *numbers, outcome
 
 
 def _problems(result: CycleResult) -> Markup | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import pathlib
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from evictionasking import RESPONDER, Controller, Descheduler, listed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from descheduler.cli import main
 from descheduler.evictors import eviction_api
 from descheduler.picture.pods import PodView
 from descheduler.plan import Attempt, EvictionPlan
@@ -144,6 +146,43 @@ def test_progress_is_in_every_report_and_the_pod_counts_as_on_its_way(scene: Sce
     _, plan = descheduler.plan()
     for report in (text.render(plan), document.encode(plan, ()), html.render(plan)):
         assert said in " ".join(report.split())
+
+
+def test_explain_tells_where_a_request_stands(
+    scene: Scene, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.run_pod("shy")
+    scene.descheduler().cycle()
+    (tmp_path / "policy").write_text(policy(), encoding="utf-8")
+    files = ["--kubeconfig", str(tmp_path / "kubeconfig"), "--policy", str(tmp_path / "policy")]
+
+    def explained(*more: str) -> str:
+        assert main(["explain", "shy", *files, "--now", "2026-01-01T00:10:00Z", *more]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    assert "kept EvictionRequested: asked at 2026-01-01T00:00:00Z; nobody has taken it up" in explained()
+    scene.controller.work("3 of 5 shards moved")
+    standing = f"by EvictionRequest: asked at 2026-01-01T00:00:00Z; {RESPONDER} answers: 3 of 5 shards moved"
+    assert f"request {standing}" in explained()
+    assert "the next cycle withdraws it" not in explained()
+    scene.taint()
+    assert f"{standing} request the next cycle withdraws it: NotNamed: no plugin finds" in explained()
+    assert json.loads(explained("-o", "json"))["pods"][0]["evictionRequest"].startswith(standing)
+    scene.api.request("DELETE", f"{PODS}/shy")
+    scene.run_pod("shy")
+    assert "EvictionRequest" not in explained()
+
+
+def test_explain_says_when_requests_cannot_be_read(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scene = Scene(tmp_path, served=False)
+    scene.run_pod("shy")
+    (tmp_path / "policy").write_text(policy(), encoding="utf-8")
+    files = ["--kubeconfig", str(tmp_path / "kubeconfig"), "--policy", str(tmp_path / "policy")]
+    assert main(["explain", "shy", *files]) == 0
+    scene.server.stop()
+    printed = capsys.readouterr()
+    assert "default/shy" in printed.out
+    assert "note: evictionrequests" in printed.err and "cannot be read" in printed.err
 
 
 def kept(descheduler: Descheduler, name: str) -> str:
