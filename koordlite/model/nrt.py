@@ -1,4 +1,4 @@
-"""Publications of the agent on the node's NodeResourceTopology, as values with their JSON: `encode_*` and `decode_*`.
+"""Publications of the agent on the node's NodeResourceTopology, as values with their JSON: `encode…` and `decode_*`.
 
 Keys are in `keys`. Shapes and field order are Koordinator's ("NodeResourceTopology report by koordlet"); `Placement` is
 ours, because no other program publishes where containers really run. JSON is compact and escaped as Go prints it. Every
@@ -20,7 +20,7 @@ from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.node import Reservation, ResolvedReservation, SystemQoS
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire import numatopology
-from koordlite.model.wire.numatopology import NumatopologyObject, PodAllocation
+from koordlite.model.wire.numatopology import NumatopologyObject
 from koordlite.model.wire.objects import NRTObject, ObjectMeta
 
 LONGEST_PLACEMENT = 128 * 1024
@@ -135,11 +135,6 @@ def pool(socket: int, node: int, cpus: CPUSet) -> Pool:
     return Pool(socket=socket, node=node, cpuset=cpus or msgspec.UNSET)
 
 
-def encode_placement(placement: Placement) -> str:
-    """Text of `keys.PLACEMENT`."""
-    return _encode(placement)
-
-
 def fitting(containers: tuple[ContainerPlacement, ...]) -> tuple[ContainerPlacement, ...]:
     """The containers for which the annotation has space, in their order: those with the longest entries are left out.
 
@@ -147,7 +142,7 @@ def fitting(containers: tuple[ContainerPlacement, ...]) -> tuple[ContainerPlacem
     """
     if len(containers) <= _ALWAYS_FITTING:
         return containers
-    sizes = [len(_encode(msgspec.structs.replace(each, memory_by_numa={}))) + _MEMORY for each in containers]
+    sizes = [len(encode(msgspec.structs.replace(each, memory_by_numa={}))) + _MEMORY for each in containers]
     if sum(sizes) <= LONGEST_PLACEMENT:
         return containers
     remaining, fitting_at = LONGEST_PLACEMENT, set[int]()
@@ -164,35 +159,26 @@ def decode_placement(text: str, owner: str) -> Placement:
     return placement
 
 
-def encode_pools(pools: Iterable[Pool]) -> str:
-    """Text of `keys.LS_SHARED_POOLS` or `keys.BE_SHARED_POOLS`, in the order given."""
-    return _encode(list(pools))
-
-
 def decode_pools(text: str, owner: str, key: str = keys.LS_SHARED_POOLS) -> tuple[Pool, ...]:
     """The pools in annotation `key` of object `owner`."""
     return _decode(text, tuple[Pool, ...] | None, owner, key) or ()
 
 
-def encode_cpu_basic_info(info: CPUBasicInfo) -> str:
-    """Text of `keys.CPU_BASIC_INFO`."""
-    return _encode(info)
-
-
 def encode_cpu_manager_policy(policy: CPUManagerPolicy) -> str:
     """Text of `keys.CPU_MANAGER_POLICY`; `{}` when kubelet was not asked."""
-    return _encode(msgspec.structs.replace(policy, reserved_cpus=_or_default(policy.reserved_cpus)))
+    # msgspec leaves out a default only when it is the very same object.
+    return encode(msgspec.structs.replace(policy, reserved_cpus=policy.reserved_cpus or EMPTY))
 
 
 def encode_pod_cpu_allocs(allocs: Iterable[PodCPUAlloc]) -> str:
     """Text of `keys.POD_CPU_ALLOCS`, sorted by uid; `null` when there are none."""
-    return _encode(sorted(allocs, key=lambda alloc: alloc.uid) or None)
+    return encode(sorted(allocs, key=lambda alloc: alloc.uid) or None)
 
 
 def encode_cpu_topology(topology: Topology) -> str:
     """Text of `keys.CPU_TOPOLOGY`: every CPU in the order of its id; zeros are written."""
     rows = (_CPURow(id=cpu.id, core=cpu.core, socket=cpu.socket, node=cpu.node) for cpu in topology.cpus)
-    return _encode(_CPUDetail(detail=tuple(sorted(rows, key=lambda row: row.id))))
+    return encode(_CPUDetail(detail=tuple(sorted(rows, key=lambda row: row.id))))
 
 
 def decode_cpu_topology(text: str, owner: str) -> Topology:
@@ -205,20 +191,16 @@ def encode_reservation(reservation: ResolvedReservation) -> str:
     """Text of `keys.RESERVATION` on the NodeResourceTopology: as written on the node, with the concrete CPU list."""
     written = reservation.written or Reservation()
     resources = {name: str(amount) for name, amount in written.resources.items()}
-    return _encode(
-        _Reservation(
-            resources=resources, reserved_cpus=_or_default(reservation.cpus), apply_policy=written.apply_policy
-        )
+    return encode(
+        _Reservation(resources=resources, reserved_cpus=reservation.cpus or EMPTY, apply_policy=written.apply_policy)
     )
 
 
 def encode_system_qos(system_qos: SystemQoS) -> str:
     """Text of `keys.SYSTEM_QOS` on the NodeResourceTopology; `{}` when nothing is set apart."""
     # Without CPUs the question whose they are does not arise, and Koordinator prints an empty object.
-    return _encode(
-        _SystemQoS(
-            cpuset=_or_default(system_qos.cpuset), cpuset_exclusive=system_qos.exclusive or not system_qos.cpuset
-        )
+    return encode(
+        _SystemQoS(cpuset=system_qos.cpuset or EMPTY, cpuset_exclusive=system_qos.exclusive or not system_qos.cpuset)
     )
 
 
@@ -297,20 +279,10 @@ class _CPUDetail(msgspec.Struct, frozen=True):
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
-def _or_default(cpus: CPUSet) -> CPUSet:
-    """msgspec leaves out a default only when it is the very same object."""
-    return cpus or EMPTY
-
-
-def _encode(value: object) -> str:
-    plain = msgspec.to_builtins(value, str_keys=True, order="deterministic", enc_hook=_to_text)
+def encode(value: object) -> str:
+    """The text of an annotation."""
+    plain = msgspec.to_builtins(value, str_keys=True, order="deterministic", enc_hook=str)
     return msgspec.json.encode(plain).decode().translate(_ESCAPES)
-
-
-def _to_text(value: object) -> str:
-    if isinstance(value, CPUSet):
-        return str(value)
-    raise NotImplementedError(f"{type(value).__name__} has no JSON form here")
 
 
 def _from_text(kind: type, text: object) -> CPUSet:
@@ -340,12 +312,22 @@ def to_nrt(obj: NumatopologyObject) -> NRTObject:
     spec = obj.spec
     policies = spec.policies or {}
     cpus = (CPU(int(number), at.core, at.socket, at.numa) for number, at in (spec.cpu_detail or {}).items())
+    allocations = (
+        PodCPUAlloc(
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=pod.uid,
+            cpuset=union(CPUSet.parse((c.allocations or {}).get("cpu", "")) for c in pod.container_allocations or ()),
+            managed_by_kubelet=True,
+        )
+        for pod in spec.pod_allocations or ()
+    )
     try:
         policy = CPUManagerPolicy(policy=policies.get(numatopology.CPU_POLICY, ""))
         annotations = {
             keys.CPU_TOPOLOGY: encode_cpu_topology(_topology(cpus)),
             keys.CPU_MANAGER_POLICY: encode_cpu_manager_policy(policy),
-            keys.POD_CPU_ALLOCS: encode_pod_cpu_allocs(map(_assigned, spec.pod_allocations or ())),
+            keys.POD_CPU_ALLOCS: encode_pod_cpu_allocs(allocations),
         }
     except ValueError as error:
         do = "Volcano's resource-exporter or this agent writes it; the node counts as one without it"
@@ -362,14 +344,3 @@ def _topology(listed: Iterable[CPU]) -> Topology:
     cpus = tuple(sorted(listed, key=lambda cpu: cpu.id))
     nodes = sorted({cpu.node for cpu in cpus})
     return Topology(cpus, tuple(NUMANode(n, CPUSet(cpu.id for cpu in cpus if cpu.node == n), 0) for n in nodes))
-
-
-def _assigned(pod: PodAllocation) -> PodCPUAlloc:
-    texts = ((container.allocations or {}).get("cpu", "") for container in pod.container_allocations or ())
-    return PodCPUAlloc(
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        cpuset=union(CPUSet.parse(text) for text in texts),
-        managed_by_kubelet=True,
-    )

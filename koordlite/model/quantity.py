@@ -22,6 +22,7 @@ _BEYOND = 10**100
 _LONGEST = 100
 """Characters; nobody writes more digits than those of an int64 and as many behind the point."""
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_SUFFIXES = {power: suffix for suffix, power in _DECIMAL.items()}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _TEXT = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([eE])([+-]?[0-9]{1,3})|([numkMGTPE]|[KMGTPE]i)?)\Z", re.ASCII)
 
@@ -61,9 +62,19 @@ class Quantity:
         return _parts(self.nano, 10**6)
 
     def __str__(self) -> str:
+        if self.nano == 0:
+            return "0"
         if self.format == "BinarySI" and self.nano % NANO == 0 and abs(self.nano) >= 1024 * NANO:
-            return _print_binary(self.nano // NANO)
-        return _print_decimal(self.nano, exponent=self.format == "DecimalExponent")
+            value, power = self.nano // NANO, 0
+            while value % 1024 == 0 and power < 6:
+                value, power = value // 1024, power + 1
+            return f"{value}{['', *_BINARY][power]}"
+        nano, power = self.nano, -9
+        while nano % 1000 == 0 and power < 18:
+            nano, power = nano // 1000, power + 3
+        if self.format == "DecimalExponent":
+            return f"{nano}e{power}" if power else str(nano)
+        return f"{nano}{_SUFFIXES[power]}"
 
 
 @functools.lru_cache(maxsize=65536)
@@ -72,52 +83,24 @@ def _parse(text: str) -> Quantity:
     match = _TEXT.match(text.strip(" ")) if len(text) <= _LONGEST else None
     if not match or not (match[2] or match[3]):
         raise ValueError(f"{text[:_LONGEST]!r} is not a quantity like 2, 500m, 1.5, 4Gi or 1e3")
-    number = Fraction(int((match[2] or "0") + (match[3] or "")), 10 ** len(match[3] or ""))
-    amount = number * _scale(match[5], match[6] or "")
-    nano = _away_from_zero(amount * NANO)
+    suffix = match[6] or ""
+    fmt: Format = "DecimalSI"
+    if match[5] is not None:
+        scale, fmt = Fraction(10) ** int(match[5]), "DecimalExponent"
+    elif suffix in _BINARY:
+        scale, fmt = Fraction(2 ** _BINARY[suffix]), "BinarySI"
+    else:
+        scale = Fraction(10) ** _DECIMAL[suffix]
+    amount = Fraction(int((match[2] or "0") + (match[3] or "")), 10 ** len(match[3] or "")) * scale * NANO
+    nano = -(-amount.numerator // amount.denominator)
     if nano >= _BEYOND:
         raise ValueError(f"{text!r} is beyond all that can be counted")
-    return Quantity(-nano if match[1] == "-" else nano, _format(match[4], match[6] or ""))
-
-
-def _scale(exponent: str | None, suffix: str) -> Fraction:
-    if exponent is not None:
-        return Fraction(10) ** int(exponent)
-    return Fraction(2 ** _BINARY[suffix]) if suffix in _BINARY else Fraction(10) ** _DECIMAL[suffix]
-
-
-def _format(exponent: str | None, suffix: str) -> Format:
-    if exponent is not None:
-        return "DecimalExponent"
-    return "BinarySI" if suffix in _BINARY else "DecimalSI"
-
-
-def _away_from_zero(amount: Fraction) -> int:
-    whole = -(-abs(amount.numerator) // amount.denominator)
-    return -whole if amount < 0 else whole
+    return Quantity(-nano if match[1] == "-" else nano, fmt)
 
 
 def _parts(nano: int, size: int) -> int:
     """nano / size, rounded away from zero."""
     return -(-nano // size) if nano >= 0 else nano // size
-
-
-def _print_binary(value: int) -> str:
-    power = 0
-    while value and value % 1024 == 0 and power < 6:
-        value, power = value // 1024, power + 1
-    return f"{value}{['', *_BINARY][power]}"
-
-
-def _print_decimal(nano: int, *, exponent: bool) -> str:
-    if nano == 0:
-        return "0"
-    power = -9
-    while nano % 1000 == 0 and power < 18:
-        nano, power = nano // 1000, power + 3
-    if exponent:
-        return f"{nano}e{power}" if power else str(nano)
-    return f"{nano}{ {p: s for s, p in _DECIMAL.items()}[power] }"
 
 
 def parse_resources(

@@ -82,7 +82,7 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
 
 
 def _text(entries: Iterable[pools.Pool]) -> str:
-    return nrt.encode_pools(nrt.pool(entry.socket, entry.node, entry.cpuset) for entry in entries)
+    return nrt.encode([nrt.pool(entry.socket, entry.node, entry.cpuset) for entry in entries])
 
 
 def _pod(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pools: pools.Pools) -> Decision:

@@ -100,7 +100,7 @@ def _report(snapshot: NodeSnapshot, config: Config, *, with_zones: bool) -> topo
     )
     by_uid = {pod.uid: pod for pod in snapshot.pods}
     annotations: dict[str, str | None] = {
-        keys.CPU_BASIC_INFO: nrt.encode_cpu_basic_info(snapshot.cpu_info),
+        keys.CPU_BASIC_INFO: nrt.encode(snapshot.cpu_info),
         keys.CPU_TOPOLOGY: nrt.encode_cpu_topology(snapshot.topology),
         keys.CPU_MANAGER_POLICY: nrt.encode_cpu_manager_policy(policy),
         keys.POD_CPU_ALLOCS: nrt.encode_pod_cpu_allocs(
@@ -192,7 +192,7 @@ def _placement(snapshot: Snapshot, config: Config) -> Decision:
         return Decision("placement", "hold", "PlacementUnchanged", evidence)
     generation = (last.generation if last else 0) + (0 if stands else 1)
     placement = nrt.Placement(observed_at=snapshot.taken_at, generation=generation, containers=containers)
-    text = nrt.encode_placement(msgspec.structs.replace(placement, more=more) if more else placement)
+    text = nrt.encode(msgspec.structs.replace(placement, more=more) if more else placement)
     change = TopologyChange(keys.PLACEMENT, text)
     return Decision("placement", "set", "PlacementObserved", {**evidence, "generation": generation}, (change,))
 

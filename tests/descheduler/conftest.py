@@ -64,7 +64,7 @@ class Cluster:
             notes[keys.RESERVATION] = _text(reservation)
         if containers is not None:
             placement = nrt.Placement(observed_at=observed_at, generation=1, containers=tuple(containers))
-            notes[keys.PLACEMENT] = nrt.encode_placement(placement)
+            notes[keys.PLACEMENT] = nrt.encode(placement)
         zones = [{"name": f"node-{i}", "type": "Node", "resources": _zone("8", memory)} for i in range(2)]
         meta = {"name": name, "annotations": notes}
         return self.add(

@@ -151,9 +151,7 @@ def test_the_placement_is_smaller_than_the_api_server_takes_and_says_what_is_lef
     wide = ",".join(str(2 * cpu) for cpu in range(512))
     every = (*(container(n, wide) for n in range(200)), *(container(900 + n, "1") for n in range(20)))
     shown = nrt.fitting(every)
-    text = nrt.encode_placement(
-        nrt.Placement(observed_at="", generation=1, containers=shown, more=len(every) - len(shown))
-    )
+    text = nrt.encode(nrt.Placement(observed_at="", generation=1, containers=shown, more=len(every) - len(shown)))
     assert len(text) < 256 * 1024 / 2 + 1024
     assert {c.pod for c in shown} >= {f"p{900 + n:04}" for n in range(20)}
     assert json.loads(text)["more"] == len(every) - len(shown) > 0
@@ -162,7 +160,7 @@ def test_the_placement_is_smaller_than_the_api_server_takes_and_says_what_is_lef
 def test_a_few_containers_are_published_as_they_are() -> None:
     few = tuple(container(n, "0-3") for n in range(50))
     assert nrt.fitting(few) == few
-    assert "more" not in json.loads(nrt.encode_placement(nrt.Placement(observed_at="", generation=1, containers=few)))
+    assert "more" not in json.loads(nrt.encode(nrt.Placement(observed_at="", generation=1, containers=few)))
 
 
 # ── log lines ──

@@ -35,12 +35,12 @@ TOPOLOGY = Topology((CPU(0, 0, 0, 0), CPU(1, 1, 1, 1)), (NUMANode(0, CPUSet([0])
 @given(st.lists(containers, max_size=3))
 def test_a_placement_reads_back_as_it_was(placed: list[nrt.ContainerPlacement]) -> None:
     placement = nrt.Placement(observed_at="2026-01-01T00:00:00Z", generation=3, containers=tuple(placed))
-    assert nrt.decode_placement(nrt.encode_placement(placement), "node") == placement
+    assert nrt.decode_placement(nrt.encode(placement), "node") == placement
 
 
 def test_a_placement_is_compact_escaped_and_has_every_field() -> None:
     one = nrt.ContainerPlacement(namespace="a", pod="b", uid="u", container="c<", cpuset=CPUSet([1, 2]))
-    text = nrt.encode_placement(nrt.Placement(observed_at="t", generation=1, containers=(one,)))
+    text = nrt.encode(nrt.Placement(observed_at="t", generation=1, containers=(one,)))
     assert text == (
         '{"observedAt":"t","generation":1,"containers":[{"namespace":"a","pod":"b","uid":"u","container":"c\\u003c",'
         '"source":"none","exclusive":false,"singleNUMA":false,"scope":"container","promisedCPUs":"","promisedNodes":[],'
@@ -68,7 +68,7 @@ def test_a_broken_placement_names_the_object_and_the_annotation(text: str, words
 
 
 def test_pools_keep_an_emptied_entry_without_its_cpuset() -> None:
-    text = nrt.encode_pools([nrt.pool(0, 0, CPUSet([2, 3])), nrt.pool(1, 1, EMPTY)])
+    text = nrt.encode([nrt.pool(0, 0, CPUSet([2, 3])), nrt.pool(1, 1, EMPTY)])
     assert text == '[{"socket":0,"node":0,"cpuset":"2-3"},{"socket":1,"node":1}]'
     assert [pool.cpus for pool in nrt.decode_pools(text, "node")] == [CPUSet([2, 3]), EMPTY]
 

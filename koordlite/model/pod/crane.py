@@ -55,12 +55,21 @@ def parse(notes: Mapping[str, str], owner: str, problems: list[Problem]) -> Cran
     if not any(key in notes for key in keys.CRANE_NOTES):
         return NOTHING
     containers = exclusive_containers(notes.get(keys.EXCLUSIVE_CONTAINERS, ""))
-    policy = _policy(notes.get(keys.CRANE_CPU_POLICY, ""), owner, problems)
+    policy = notes.get(keys.CRANE_CPU_POLICY, "")
+    if policy and policy not in POLICIES:
+        do = f"write one of {', '.join(POLICIES)}; the default policy of the node holds"
+        problems.append(Problem(owner, keys.CRANE_CPU_POLICY, policy, "not a CPU policy of Crane", do))
+        policy = ""
     if containers and policy not in ("", EXCLUSIVE):
         do = f"remove one of the two: {keys.EXCLUSIVE_CONTAINERS} holds"
         why = f"{keys.EXCLUSIVE_CONTAINERS} asks for the policy {EXCLUSIVE}"
         problems.append(Problem(owner, keys.CRANE_CPU_POLICY, policy, why, do))
-    counts = _result(notes.get(keys.CRANE_TOPOLOGY_RESULT, ""), owner, problems)
+    result, counts = notes.get(keys.CRANE_TOPOLOGY_RESULT, ""), dict[int, int]()
+    try:
+        counts = decode_result(result) if result else {}
+    except ValueError as error:
+        do = "let Crane's scheduler write it, or `koordlite crane assign`; the pod runs in the shared pool"
+        problems.append(Problem(owner, keys.CRANE_TOPOLOGY_RESULT, result, str(error), do))
     return CraneSpec(
         policy=EXCLUSIVE if containers else policy,
         containers=containers,
@@ -106,20 +115,3 @@ def encode_result(zones: Mapping[str, Mapping[str, Quantity]]) -> str:
         for name in sorted(zones)
     ]
     return msgspec.json.encode(listed).decode()
-
-
-def _policy(text: str, owner: str, problems: list[Problem]) -> str:
-    if text and text not in POLICIES:
-        do = f"write one of {', '.join(POLICIES)}; the default policy of the node holds"
-        problems.append(Problem(owner, keys.CRANE_CPU_POLICY, text, "not a CPU policy of Crane", do))
-        return ""
-    return text
-
-
-def _result(text: str, owner: str, problems: list[Problem]) -> dict[int, int]:
-    try:
-        return decode_result(text) if text else {}
-    except ValueError as error:
-        do = "let Crane's scheduler write it, or `koordlite crane assign`; the pod runs in the shared pool"
-        problems.append(Problem(owner, keys.CRANE_TOPOLOGY_RESULT, text, str(error), do))
-        return {}

@@ -108,15 +108,10 @@ def sub_priority(text: str | None) -> int:
         return 0
     if not _GO_INTEGER.match(text):
         raise ValueError(f"{text!r} is not a whole number")
-    value = _go_integer(text)
+    # Python refuses a leading 0 where Go reads octal.
+    digits = text.lstrip("+-").replace("_", "").lower()
+    octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
+    value = int(digits, 8 if octal else 0) * (-1 if text.startswith("-") else 1)
     if not -_INT32 <= value < _INT32:
         raise ValueError(f"{text!r} does not fit into 32 bits")
     return value
-
-
-def _go_integer(text: str) -> int:
-    """Python refuses a leading 0 where Go reads octal."""
-    digits = text.lstrip("+-").replace("_", "").lower()
-    octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
-    value = int(digits, 8 if octal else 0)
-    return -value if text.startswith("-") else value

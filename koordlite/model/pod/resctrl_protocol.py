@@ -6,7 +6,6 @@ Source: Koordinator's runtime hook `resctrl` (`ResctrlConfig`) and its constants
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 
 import msgspec
 
@@ -29,16 +28,14 @@ def parse(text: str) -> Shares:
     whole annotation is refused, so that its author learns of the mistake.
     """
     read = declared.decode(_Annotation, text)
-    percents = ((each.cache_id, each.percent) for each in read.mb.schemata_per_cache)
+    caches, bandwidths = read.llc.schemata_per_cache, read.mb.schemata_per_cache
+    ranges = ((each.cache_id, _range(each.range, f"llc of cache {each.cache_id}")) for each in caches)
+    percents = ((each.cache_id, _percent(each.percent, f"mb of cache {each.cache_id}")) for each in bandwidths)
     return Shares(
         cache=_range(read.llc.schemata.range, "llc.schemata.range"),
-        cache_by_id=dict(_ranges(read.llc.schemata_per_cache)),
+        cache_by_id={cache: ends for cache, ends in ranges if ends},
         bandwidth=_percent(read.mb.schemata.percent, "mb.schemata.percent"),
-        bandwidth_by_id={
-            cache: percent
-            for cache, each in percents
-            if (percent := _percent(each, f"mb of cache {cache}")) is not None
-        },
+        bandwidth_by_id={cache: percent for cache, percent in percents if percent is not None},
     )
 
 
@@ -114,13 +111,6 @@ class _Percents(msgspec.Struct, frozen=True):
 class _Annotation(msgspec.Struct, frozen=True):
     llc: _CacheRanges = _CacheRanges()
     mb: _Percents = _Percents()
-
-
-def _ranges(listed: Iterable[_CacheRange]) -> Iterable[tuple[int, Range]]:
-    for each in listed:
-        ends = _range(each.range, f"llc of cache {each.cache_id}")
-        if ends:
-            yield each.cache_id, ends
 
 
 def _range(ends: tuple[int, ...], where: str) -> Range | None:

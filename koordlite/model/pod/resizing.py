@@ -28,7 +28,8 @@ def counted(obj: objects.PodObject) -> objects.PodObject:
     states = {each.name: each for each in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))}
     if not (status.resources or any(state.resources for state in states.values())):
         return obj
-    infeasible = _is_infeasible(obj)
+    pending = next((each for each in status.conditions or () if each.type == "PodResizePending"), None)
+    infeasible = pending is not None and pending.reason == "Infeasible"
 
     def several(containers: tuple[objects.Container, ...] | None) -> tuple[objects.Container, ...] | None:
         return containers and tuple(_container(each, states.get(each.name), infeasible) for each in containers)
@@ -52,11 +53,6 @@ def granted(
     """
     resized = any(each.type in ("PodResizePending", "PodResizeInProgress") for each in obj.status.conditions or ())
     return (resized and state and state.resources) or container.resources or objects.Resources()
-
-
-def _is_infeasible(obj: objects.PodObject) -> bool:
-    pending = next((each for each in obj.status.conditions or () if each.type == "PodResizePending"), None)
-    return pending is not None and pending.reason == "Infeasible"
 
 
 def _container(

@@ -58,7 +58,9 @@ class JSONDocument:
     def decode(self, text: str) -> Any:
         """The decoded text; None, and `broken`, when it is not JSON."""
         try:
-            return _readable(json.loads(text, parse_constant=_refuse), text)
+            value = json.loads(text, parse_constant=_refuse)
+            # Half of a surrogate pair, which no text can hold, becomes the replacement character, as in Go.
+            return _without_surrogates(value) if "\\u" in text or _SURROGATE.search(text) else value
         except json.JSONDecodeError as error:
             where = f"line {error.lineno} column {error.colno}"
             lines = text.split("\n")
@@ -79,15 +81,15 @@ class JSONDocument:
             return {}
         if names is None:
             return {name: member for name, member in value.items() if member is not None}
-        return self._named(value, path, names)
-
-    def _named(self, value: dict[str, Any], path: str, names: Collection[str]) -> dict[str, Any]:
         proper = {folded(name): name for name in names}
         members: dict[str, Any] = {}
         for name, member in value.items():
             canonical = name if name in names else proper.get(folded(name))
             if canonical is None:
-                self._unknown(join(path, printable(name)), name, names)
+                self._guessed += 1
+                meant = closest(name, names) if self._guessed <= _MOST_GUESSES else ""
+                do = f"did you mean {meant}? It is ignored" if meant else "it is ignored; remove it"
+                self.note(join(path, printable(name)), name, UNKNOWN, do)
             else:
                 members[canonical] = member
         return {name: member for name, member in members.items() if member is not None}
@@ -121,12 +123,6 @@ class JSONDocument:
             do = "fix those that are listed, and check again"
             self.problems.append(Problem(self.owner, self.key, "", "has more mistakes, which are not listed", do))
 
-    def _unknown(self, path: str, name: str, names: Collection[str]) -> None:
-        self._guessed += 1
-        meant = closest(name, names) if self._guessed <= _MOST_GUESSES else ""
-        do = f"did you mean {meant}? It is ignored" if meant else "it is ignored; remove it"
-        self.note(path, name, UNKNOWN, do)
-
 
 def folded(name: str) -> str:
     """`name` as Go compares it with a field's: letters of one length, the long s and the Kelvin sign too."""
@@ -156,11 +152,6 @@ def printable(name: str) -> str:
 def join(path: str, name: str) -> str:
     """`path.name`, or the one of them that is not empty."""
     return f"{path}.{name}" if path and name else path or name
-
-
-def _readable(value: Any, text: str) -> Any:
-    """Half of a surrogate pair, which no text can hold, becomes the replacement character, as in Go."""
-    return _without_surrogates(value) if "\\u" in text or _SURROGATE.search(text) else value
 
 
 def _without_surrogates(value: Any) -> Any:
@@ -202,7 +193,11 @@ class Within(msgspec.Struct, frozen=True, kw_only=True):
         """Reason why `value` is outside the range, empty when it is inside; text in place of a number is to be a
         quantity."""
         if isinstance(value, str):
-            return _not_a_quantity(value)
+            try:
+                Quantity.parse(value)
+            except ValueError as error:
+                return str(error)
+            return ""
         if self.above is not None and value <= self.above:
             return f"not above {self.above:g}"
         if (self.low is not None and value < self.low) or (self.high is not None and value > self.high):
@@ -238,14 +233,6 @@ class Kind(msgspec.Struct, frozen=True):
 Percent = Annotated[int, Within(low=0, high=100)]
 AtLeast0 = Annotated[int, Within(low=0)]
 OnOff = Annotated[int, Within(low=0, high=1)]
-
-
-def _not_a_quantity(text: str) -> str:
-    try:
-        Quantity.parse(text)
-    except ValueError as error:
-        return str(error)
-    return ""
 
 
 def _whole(value: int | str) -> int | str:

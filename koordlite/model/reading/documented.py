@@ -21,7 +21,8 @@ _NOT_TEXT = ("off", "on", "yes", "no", "y", "n", "true", "false", "null")
 def section(name: str, value: object, *, indent: str = "", about: str = "") -> list[str]:
     """Lines of YAML for the section `name` with every field of the dataclass `value`, each under its own docstring."""
     shape: type[Any] = type(value)
-    lines = [f"{indent}# {line}" for line in (about or _first_line(shape)).splitlines()] + [f"{indent}{name}:"]
+    about = about or (shape.__doc__ or "").partition("\n")[0]
+    lines = [f"{indent}# {line}" for line in about.splitlines()] + [f"{indent}{name}:"]
     texts = field_docs(shape)
     for key, (field, _) in strict.fields(shape).items():
         lines += [f"{indent}  # {line}" for line in texts.get(field.name, "").splitlines()]
@@ -43,10 +44,6 @@ def field_docs(shape: type[Any]) -> Mapping[str, str]:
 
 def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-
-
-def _first_line(shape: type[Any]) -> str:
-    return (shape.__doc__ or "").partition("\n")[0]
 
 
 def _yaml(value: object) -> str:

@@ -70,10 +70,6 @@ Read = Callable[[JSONDocument, Mapping[str, Any], str, str], tuple[Values, bool]
 are usable."""
 
 
-def _as_it_is(value: Any) -> tuple[Any, tuple[Path, ...]]:
-    return value, ()
-
-
 class Section(msgspec.Struct, frozen=True, kw_only=True):
     """Structure of one key's document, and its meaning."""
 
@@ -88,7 +84,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     """Member that lists the strategies for groups of nodes."""
     blank_is_unset: bool = False
     """Empty text counts as no text; else it is broken JSON, as Koordinator has it."""
-    settle: Callable[[Any], tuple[Any, tuple[Path, ...]]] = _as_it_is
+    settle: Callable[[Any], tuple[Any, tuple[Path, ...]]] = lambda value: (value, ())
     """The value as it takes effect, and the paths of settings that do not count."""
     read: Read | None = None
     """In place of the declared settings of `base`."""
@@ -239,99 +235,68 @@ class _Strategies:
         return bool(pairs)
 
 
-class NodeLayers:
-    """Settings that a node itself carries, by section: annotations and labels that lie over the ConfigMap's strategies.
+def node_layers(
+    owner: str, labels: Mapping[str, str], annotations: Mapping[str, str], problems: list[Problem]
+) -> Mapping[str, list[Layer]]:
+    """Settings that a node itself carries, by key of the ConfigMap: they lie over its strategies, the last one on top.
 
-    A bad one counts for nothing and is reported in `problems`, so that no value escapes its range. Source: Koordinator
+    A bad one counts for nothing and is added to `problems`, so that no value escapes its range. Source: Koordinator
     `UpdateColocationStrategyForNode`, `GetCPUNormalizationEnabled` and `getSystemConfigSpec`; the annotation of the
     suppression policy is ours.
     """
+    layers: dict[str, list[Layer]] = {section.key: [] for section in SECTIONS}
 
-    def __init__(self, owner: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> None:
-        self._owner, self._labels, self._annotations = owner, labels, annotations
-        self.problems: list[Problem] = []
+    def refuse(field: str, text: str, why: str, do: str) -> None:
+        problems.append(Problem(owner, field, text, why, do))
 
-    def of(self, key: str) -> list[Layer]:
-        """Layer of the node over the settings of ConfigMap key `key`, the last layer on top."""
-        if key == "colocation-config":
-            return [*self._strategy(), *self._ratios()]
-        if key == "cpu-normalization-config":
-            return self._normalization()
-        if key == "resource-threshold-config":
-            return self._suppression()
-        return self._bandwidth() if key == "system-config" else []
-
-    def _strategy(self) -> list[Layer]:
-        text = self._annotations.get(keys.COLOCATION_STRATEGY)
-        if not text:
-            return []
-        document = JSONDocument(self._owner, keys.COLOCATION_STRATEGY, _IGNORED)
-        document.problems = self.problems
+    if text := annotations.get(keys.COLOCATION_STRATEGY):
+        document = JSONDocument(owner, keys.COLOCATION_STRATEGY, _IGNORED)
+        document.problems = problems
         values, in_range = declared.read_text(document, Colocation, text, _IGNORED)
-        return [] if document.broken or not in_range else [Layer(f"annotation {keys.COLOCATION_STRATEGY}", values)]
-
-    def _ratios(self) -> list[Layer]:
-        layers = []
-        for label, name in _RATIOS.items():
-            text = self._labels.get(label, "")
-            percent = _percent(text)
-            if percent is not None:
-                layers.append(Layer(f"label {label}", {(name,): percent}))
-            elif text:
-                self._refuse(label, text, "not a ratio of 0 or more", "write a ratio like 0.65; the label is ignored")
-        return layers
-
-    def _bandwidth(self) -> list[Layer]:
-        text = self._annotations.get(keys.NETWORK_BANDWIDTH, "")
+        if in_range and not document.broken:
+            layers["colocation-config"].append(Layer(f"annotation {keys.COLOCATION_STRATEGY}", values))
+    for label, name in _RATIOS.items():
+        percent = _percent(labels.get(label, ""))
+        if percent is not None:
+            layers["colocation-config"].append(Layer(f"label {label}", {(name,): percent}))
+        elif labels.get(label):
+            do = "write a ratio like 0.65; the label is ignored"
+            refuse(label, labels[label], "not a ratio of 0 or more", do)
+    policy = annotations.get(keys.CPU_SUPPRESS_POLICY)
+    if policy in CPU_SUPPRESS_POLICIES:
+        origin = f"annotation {keys.CPU_SUPPRESS_POLICY}"
+        layers["resource-threshold-config"].append(Layer(origin, {("cpuSuppressPolicy",): policy}))
+    elif policy is not None:
+        do = f"write {', '.join(CPU_SUPPRESS_POLICIES)}; the ConfigMap's policy holds"
+        refuse(keys.CPU_SUPPRESS_POLICY, policy, "no such policy", do)
+    if text := annotations.get(keys.NETWORK_BANDWIDTH):
         try:
-            amount = Quantity.parse(text) if text else None
-        except ValueError as error:
-            self._refuse(
-                keys.NETWORK_BANDWIDTH, text, str(error), "write a quantity like 10G; the annotation is ignored"
+            bandwidth = Layer(
+                f"annotation {keys.NETWORK_BANDWIDTH}", {("totalNetworkBandwidth",): Quantity.parse(text)}
             )
-            return []
-        origin = f"annotation {keys.NETWORK_BANDWIDTH}"
-        return [] if amount is None else [Layer(origin, {("totalNetworkBandwidth",): amount})]
-
-    def _suppression(self) -> list[Layer]:
-        text = self._annotations.get(keys.CPU_SUPPRESS_POLICY)
-        if text is None:
-            return []
-        if text not in CPU_SUPPRESS_POLICIES:
-            do = f"write {', '.join(CPU_SUPPRESS_POLICIES)}; the ConfigMap's policy holds"
-            self._refuse(keys.CPU_SUPPRESS_POLICY, text, "no such policy", do)
-            return []
-        return [Layer(f"annotation {keys.CPU_SUPPRESS_POLICY}", {("cpuSuppressPolicy",): text})]
-
-    def _normalization(self) -> list[Layer]:
-        text = self._labels.get(keys.CPU_NORMALIZATION_ENABLED)
-        if text is None:
-            return []
-        enable = boolean(text)
-        if enable is None:
-            do = "write true or false; the node's ratio stays as it is"
-            self._refuse(keys.CPU_NORMALIZATION_ENABLED, text, "neither true nor false", do)
-            return []
-        return [Layer(f"label {keys.CPU_NORMALIZATION_ENABLED}", {("enable",): enable})]
-
-    def _refuse(self, field: str, text: str, why: str, do: str) -> None:
-        self.problems.append(Problem(self._owner, field, text, why, do))
+            layers["system-config"].append(bandwidth)
+        except ValueError as error:
+            do = "write a quantity like 10G; the annotation is ignored"
+            refuse(keys.NETWORK_BANDWIDTH, text, str(error), do)
+    word = labels.get(keys.CPU_NORMALIZATION_ENABLED)
+    enable = boolean(word)
+    if enable is not None:
+        origin = f"label {keys.CPU_NORMALIZATION_ENABLED}"
+        layers["cpu-normalization-config"].append(Layer(origin, {("enable",): enable}))
+    elif word is not None:
+        do = "write true or false; the node's ratio stays as it is"
+        refuse(keys.CPU_NORMALIZATION_ENABLED, word, "neither true nor false", do)
+    return layers
 
 
 def _percent(text: str) -> int | None:
-    """trunc(ratio × 100) in doubles, as Koordinator computes it: 0.29 is 28 %."""
-    ratio = _double(text)
+    """trunc(ratio × 100) in doubles, as Koordinator computes it: 0.29 is 28 %; None for what Go's `ParseFloat` does not
+    take, or is no ratio."""
+    try:
+        ratio = float.fromhex(text) if _HEX_RATIO.match(text) else float(text) if _RATIO.match(text) else math.nan
+    except OverflowError:
+        return None
     return int(ratio * 100) if 0 <= ratio <= _LARGEST_RATIO else None
-
-
-def _double(text: str) -> float:
-    """The finite number `text` writes, as Go's `ParseFloat` takes it; not a number for any other text."""
-    if _HEX_RATIO.match(text):
-        try:
-            return float.fromhex(text)
-        except OverflowError:
-            return math.nan
-    return float(text) if _RATIO.match(text) else math.nan
 
 
 _PRIORITIES = {each.value: each for each in PriorityClass}
@@ -451,15 +416,16 @@ def effective(
     each with what holds meanwhile; `origins` says where each value that is not a default came from.
     """
     reading = Reading(data or {}, labels, previous, owner, GoodDocument("", taken_at, resource_version))
-    node = NodeLayers(node_owner, labels, annotations)
-    values = {s.attribute: reading.overlay(s, [*reading.layers(s), *node.of(s.key)]) for s in SECTIONS}
+    of_node: list[Problem] = []
+    layers = node_layers(node_owner, labels, annotations, of_node)
+    values = {s.attribute: reading.overlay(s, [*reading.layers(s), *layers[s.key]]) for s in SECTIONS}
     return SLO(
         **{**values, "host_applications": values["host_applications"].applications},
         origins=reading.origins,
         # Without a ConfigMap nothing is known about any key: what was good of one that comes later is still good.
         good=reading.last_good if data is None else reading.good,
         kept=reading.kept,
-        problems=(*_unknown_keys(reading), *reading.problems, *node.problems),
+        problems=(*_unknown_keys(reading), *reading.problems, *of_node),
     )
 
 

@@ -125,7 +125,7 @@ def _notes(node: Any, pod: Any) -> dict[str, str]:
     return {
         keys.CPU_TOPOLOGY: json.dumps({"detail": rows}),
         keys.CPU_MANAGER_POLICY: nrt.encode_cpu_manager_policy(manager),
-        keys.PLACEMENT: nrt.encode_placement(placement),
+        keys.PLACEMENT: nrt.encode(placement),
     }
 
 

@@ -336,7 +336,7 @@ class Weather:
             ]
             seen_at = times.show(self.now - self.chance.choice([0, 30, 100]))
             placement = nrt.Placement(observed_at=seen_at, generation=1, containers=tuple(placed))
-            notes[keys.PLACEMENT] = nrt.encode_placement(placement)
+            notes[keys.PLACEMENT] = nrt.encode(placement)
         self.server.put("NodeResourceTopology", {"metadata": {"name": name, "annotations": notes}})
 
     def budget(self, name: str) -> None:
