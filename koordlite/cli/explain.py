@@ -88,17 +88,19 @@ def _memory(subject: str, args: argparse.Namespace) -> str:
         return _answer(
             subject,
             lambda: numa_memory.answer(
-                numa_pages.of_pod(machine.host, picture, pod, wait=machine.host.clock.wait), args.output
-            ),
+                numa_pages.of_pod(machine.host, picture, pod, wait=machine.host.clock.wait)
+            ).show(args.output),
         )
 
 
 def _of_record(subject: str, args: argparse.Namespace) -> str:
+    import msgspec
+
     from koordlite.cli import machine as machines
     from koordlite.cli import recorded
     from koordlite.record.reader import Record
     from koordlite.report.explain import since, squeeze
-    from koordlite.report.json import run_report
+    from koordlite.report.json.run_report import encode
 
     path = args.record or asking.record_folder(machines.settings(args).record.folder, args.url or "")
     tick, past = recorded.at(path, _when(args.at, "--at", time.time()))
@@ -109,14 +111,14 @@ def _of_record(subject: str, args: argparse.Namespace) -> str:
     if note:
         wall = min(wall + _UNTIL_RATES_SECONDS, tick.wall)
     then, _ = recorded.at(path, wall)
-    told = squeeze.of(Record(pathlib.Path(path)).moments(since=wall), tick.wall) if subject == squeeze.SUBJECT else None
+    night = squeeze.of(Record(pathlib.Path(path)).moments(since=wall), tick.wall) if subject == "besteffort" else None
     if args.output == "json":
-        whole = {"heldBack": squeeze.document(told)} if told else {}
+        whole = {"heldBack": msgspec.to_builtins(night)} if night else {}
         return _answer(
-            subject, lambda: run_report.encode({"version": 1, **since.document(subject, then, tick), **whole}).decode()
+            subject, lambda: encode({"version": 1, **since.answer(subject, then, tick).document, **whole}).decode()
         )
-    first = (note and f"{note}\n") + (f"{squeeze.text(told)}\n" if told else "")
-    return first + _answer(subject, lambda: since.render(subject, then, tick, past))
+    first = (note and f"{note}\n") + (f"{squeeze.text(night)}\n" if night else "")
+    return first + _answer(subject, lambda: "\n".join(since.answer(subject, then, tick, past).lines))
 
 
 def _at(subject: str, tick: Tick, past: Remembered, args: argparse.Namespace) -> str:

@@ -134,7 +134,7 @@ def _numa_memory(machine: Machine) -> Page:
             return plain(404, str(error))
         finally:
             one.release()
-        return Answer(200, JSON if output == "json" else TEXT, numa_memory.answer(memory, output).encode())
+        return Answer(200, JSON if output == "json" else TEXT, numa_memory.answer(memory).show(output).encode())
 
     return page
 

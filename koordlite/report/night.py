@@ -73,7 +73,8 @@ class NightLog:
 
     def add(self, tick: Tick) -> None:
         """Count the time since the tick before as this tick has it."""
-        if tick.snapshot is UNSEEN:
+        snapshot, pressure = tick.snapshot, tick.pressure
+        if snapshot is UNSEEN:
             return
         number = int(tick.time // 60)
         seconds = tick.time - self._last[0] if self._last else 0.0
@@ -85,59 +86,55 @@ class NightLog:
             minute.end = tick.wall
             minute.evictions += sum(1 for _ in squeeze.evictions(tick))
             minute.restores += tick.restored
-            if 0 < seconds <= squeeze.LONGEST_GAP:
-                _count(minute, tick, seconds)
+            if not 0 < seconds <= squeeze.LONGEST_GAP:
+                return
+            limit, used = snapshot.usage.best_effort_limit, snapshot.usage.best_effort_cpu
+            if limit is not None and used is not None:
+                is_held_back = squeeze.uses_up(limit, used)
+                minute.seconds[is_held_back] += seconds
+                minute.limits[is_held_back] += limit * seconds
+                minute.used += used * seconds
+                if is_held_back:
+                    minute.deepest = min(minute.deepest or (limit, tick.wall), (limit, tick.wall))
+            waits = [
+                pressure[subject]["cpu"].some.avg10
+                for pod in snapshot.pods
+                if "cpu" in pressure.get(subject := f"pod/{pod.key}", {}) and not gives_way(snapshot, pod)
+            ]
+            if waits:
+                minute.waited += max(waits) * seconds
+                minute.waited_seconds += seconds
 
     def night(self) -> Night:
         """The minutes of the last twelve hours as one value."""
         with self._lock:
-            return self._night(*self._last) if self._last else Night()
-
-    def _night(self, now: float, wall: float, status: str) -> Night:
-        minutes = [each for each in self._minutes if each.number > now // 60 - HOURS * 60]
-        limits, seconds, held = array("q"), array("d"), array("b")
-        for each in minutes:
-            for is_held, span in enumerate(each.seconds):
-                if span:
-                    limits.append(round(each.limits[is_held] / span))
-                    seconds.append(span)
-                    held.append(is_held)
-        lost = squeeze.against_quiet(limits, seconds, held)[1] if seconds else 0.0
-        deepest = min((each.deepest for each in minutes if each.deepest), default=None)
-        waits = [each.waited / each.waited_seconds for each in minutes if each.waited_seconds]
-        waited_seconds = sum(each.waited_seconds for each in minutes)
-        return Night(
-            status=status,
-            begin=minutes[0].end,
-            end=wall,
-            seconds=sum(seconds),
-            held_back_seconds=sum(each.seconds[True] for each in minutes),
-            deepest_milli=deepest[0] if deepest else None,
-            deepest_at=deepest[1] if deepest else None,
-            used_core_hours=sum(each.used for each in minutes) / 3.6e6,
-            lost_core_hours=lost / 3.6e6,
-            service_wait_percent=sum(each.waited for each in minutes) / waited_seconds if waits else None,
-            service_wait_most_percent=max(waits, default=None),
-            evictions=sum(each.evictions for each in minutes),
-            restores=sum(each.restores for each in minutes),
-        )
-
-
-def _count(minute: _Minute, tick: Tick, seconds: float) -> None:
-    picture = tick.snapshot
-    limit, used = picture.usage.best_effort_limit, picture.usage.best_effort_cpu
-    if limit is not None and used is not None:
-        is_held = squeeze.is_held_back(limit, used)
-        minute.seconds[is_held] += seconds
-        minute.limits[is_held] += limit * seconds
-        minute.used += used * seconds
-        if is_held:
-            minute.deepest = min(minute.deepest or (limit, tick.wall), (limit, tick.wall))
-    waits = [
-        tick.pressure[subject]["cpu"].some.avg10
-        for pod in picture.pods
-        if "cpu" in tick.pressure.get(subject := f"pod/{pod.key}", {}) and not gives_way(picture, pod)
-    ]
-    if waits:
-        minute.waited += max(waits) * seconds
-        minute.waited_seconds += seconds
+            if self._last is None:
+                return Night()
+            now, wall, status = self._last
+            minutes = [each for each in self._minutes if each.number > now // 60 - HOURS * 60]
+            limits, seconds, held_back = array("q"), array("d"), array("b")
+            for each in minutes:
+                for is_held_back, span in enumerate(each.seconds):
+                    if span:
+                        limits.append(round(each.limits[is_held_back] / span))
+                        seconds.append(span)
+                        held_back.append(is_held_back)
+            lost = squeeze.against_quiet(limits, seconds, held_back)[1] if seconds else 0.0
+            deepest = min((each.deepest for each in minutes if each.deepest), default=(None, None))
+            waits = [each.waited / each.waited_seconds for each in minutes if each.waited_seconds]
+            waited_seconds = sum(each.waited_seconds for each in minutes)
+            return Night(
+                status=status,
+                begin=minutes[0].end,
+                end=wall,
+                seconds=sum(seconds),
+                held_back_seconds=sum(each.seconds[True] for each in minutes),
+                deepest_milli=deepest[0],
+                deepest_at=deepest[1],
+                used_core_hours=sum(each.used for each in minutes) / 3.6e6,
+                lost_core_hours=lost / 3.6e6,
+                service_wait_percent=sum(each.waited for each in minutes) / waited_seconds if waits else None,
+                service_wait_most_percent=max(waits, default=None),
+                evictions=sum(each.evictions for each in minutes),
+                restores=sum(each.restores for each in minutes),
+            )

@@ -1,8 +1,10 @@
-"""Text in lines of a width. Names, CPU lists and versions stay whole, because people search for them and copy them."""
+"""Text in lines of a width, and rows in columns. Names, CPU lists and versions stay whole, because people search for
+them and copy them."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable, Sequence
 
 
 def wrap(text: str, width: int, *, first: str = "", rest: str | None = None) -> list[str]:
@@ -19,6 +21,14 @@ def wrap(text: str, width: int, *, first: str = "", rest: str | None = None) -> 
 def fill(text: str, width: int, *, first: str = "", rest: str | None = None) -> str:
     """Same as `wrap`, in one text."""
     return "\n".join(wrap(text, width, first=first, rest=rest))
+
+
+def columns(rows: Iterable[Sequence[str]], sides: str) -> list[str]:
+    """Rows as lines, two spaces between columns. `sides` aligns the columns by `<` or `>`; one after those stays as it
+    is."""
+    table = list(rows)
+    shapes = [f"{side}{max(map(len, cells))}" for side, cells in zip(sides, zip(*table, strict=True), strict=False)]
+    return ["  ".join(map(format, row, (*shapes, ""))) for row in table]
 
 
 class _Wrapper(textwrap.TextWrapper):

@@ -21,7 +21,7 @@ from koordlite.record.reader import Record
 from koordlite.record.segment import Head
 from koordlite.replay import verify
 from koordlite.report import sentence
-from koordlite.report.explain import numa
+from koordlite.report.explain.subject import explain
 from koordlite.report.tick import Tick
 from koordlite.strategies.numa_affinity import Config
 
@@ -106,7 +106,7 @@ def test_pods_that_talk_come_onto_one_node_and_all_comes_back(
         assert (last.verdict, last.reason) == ("hold", "NUMAAffinity")
         text = sentence.sentence(last)
         assert "because 83 % of its connections (40 of 48) are with ns/cache-0 there" in text
-        assert f"together    {text}" in numa.text("ns/front", ticks[-1])
+        assert f"together    {text}" in explain("numa ns/front", ticks[-1])
         agent.put_back()
         assert shop.node.changed(shop.found) == []
         assert shop.mems(agent, "front") == "0-1"

@@ -13,7 +13,7 @@ from emulated import Emulated
 from koordlite.agent import Agent
 from koordlite.config import Settings
 from koordlite.lab.load.workloads import Workload
-from koordlite.report.explain import pod as explain_pod
+from koordlite.report.explain.subject import explain
 from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
 
@@ -365,7 +365,7 @@ def test_batch_observed_writes_nothing(either: Node) -> None:
         (tick,) = either.ticks(either.agent(journal, "observe"), 1)
     assert batch_files(either) == found
     assert [d.verdict for d in tick.decisions if d.reason == "BatchResources"] == ["set"]
-    explained = explain_pod.text("ns/one", tick)
+    explained = explain("pod ns/one", tick)
     assert "batch-cpu 500 × 1024 / 1000 = 512 shares; limit 500 × 100 ms / 1000 = quota 50 ms" in explained
     assert "memory limit: 1.0 GiB" in explained
 

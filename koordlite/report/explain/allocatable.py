@@ -13,12 +13,14 @@ import msgspec
 from koordlite import strategies
 from koordlite.model import keys
 from koordlite.model.decision import Decision, Evidence
-from koordlite.report import units
+from koordlite.report import paragraph, units
+from koordlite.report.explain import decided
+from koordlite.report.explain.pieces import Answer
+from koordlite.report.history import Remembered
 from koordlite.report.sentence import sentence
+from koordlite.report.tick import Tick
 from koordlite.strategies.shared.offer import SETTLING
 
-SUBJECT = "allocatable"
-"""The word for `explain`."""
 Value = int | float | str
 Names = Mapping[str, tuple[str, str]]
 """Our name of a term → Koordinator's in its messages, and the design document's; empty where it has none."""
@@ -59,8 +61,6 @@ FORMULAS = {
     "batch": "result = min(max(capacity − margin − system − hp, 0), cap)",
     "mid": "result = min(max(min(prod reclaimable, node unused), 0) + unallocated × %, node capacity × threshold %)",
 }
-
-
 NO_ZONES = "no NUMA zone is published for this node, so none is offered anything"
 
 
@@ -85,44 +85,40 @@ class Table(msgspec.Struct, frozen=True):
     """Text in place of numbers, or beside them."""
 
 
+def answer(subject: str, tick: Tick, past: Remembered) -> Answer:
+    """The tables; the decisions about `subject` where none is about an offer."""
+    offers = tables(tick.decisions)
+    document = {"tables": [msgspec.to_builtins(table) for table in offers]}
+    if offers:
+        return Answer(text(offers).removesuffix("\n").split("\n"), document)
+    others = decided.answer(subject, tick, past)
+    return Answer(others.lines, {**document, **others.document})
+
+
 def tables(decisions: Sequence[Decision]) -> tuple[Table, ...]:
     """The tables for this tick's decisions; none where no decision is about an offer."""
-    zones = tuple(_of_zones(decisions))
+    zones = []
+    for decision in decisions:
+        if decision.kind == "zone":
+            cpu, memory = _ending(decision.evidence, "_milli", "cpu_"), _ending(decision.evidence, "_bytes", "memory_")
+            rows = tuple(_rows(BATCH, cpu, memory))
+            notes = () if rows and decision.reason != SETTLING else (sentence(decision),)
+            zones.append(Table(f"{decision.subject}, batch", "batch", rows, notes))
     batch = _of_node(decisions, "batch", BATCH, (keys.BATCH_CPU, keys.BATCH_MEMORY))
-    return (
-        *(
-            table if zones or not table.rows else msgspec.structs.replace(table, notes=(*table.notes, NO_ZONES))
-            for table in batch
-        ),
-        *zones,
-        *_of_node(decisions, "mid", MID, (keys.MID_CPU, keys.MID_MEMORY)),
-    )
+    if batch and batch.rows and not zones:
+        batch = msgspec.structs.replace(batch, notes=(*batch.notes, NO_ZONES))
+    mid = _of_node(decisions, "mid", MID, (keys.MID_CPU, keys.MID_MEMORY))
+    return tuple(table for table in (batch, *zones, mid) if table)
 
 
-def text(found: Sequence[Table]) -> str:
-    """The tables as lines."""
-    return "\n".join(line for table in found for line in (*_lines(table), ""))
-
-
-def _of_node(decisions: Sequence[Decision], kind: str, names: Names, resources: tuple[str, str]) -> Iterator[Table]:
+def _of_node(decisions: Sequence[Decision], kind: str, names: Names, resources: tuple[str, str]) -> Table | None:
     pair = [next((d for d in decisions if d.subject == f"node/{resource}"), None) for resource in resources]
     of_kind = strategies.publishing(*resources)
     other = [d for d in decisions if d.strategy in of_kind and d.subject == "node"]
-    numbers = [d.evidence if d and "result" in d.evidence else {} for d in pair]
+    rows = tuple(_rows(names, *(d.evidence if d and "result" in d.evidence else {} for d in pair)))
     in_words = [d for d in (*pair, *other) if d and ("result" not in d.evidence or d.reason == SETTLING)]
-    rows = tuple(_rows(names, *numbers))
-    if rows or in_words:
-        yield Table(f"node, {kind}", kind, rows, tuple(dict.fromkeys(sentence(d) for d in in_words)))
-
-
-def _of_zones(decisions: Sequence[Decision]) -> Iterator[Table]:
-    for decision in decisions:
-        if decision.kind != "zone":
-            continue
-        cpu, memory = _ending(decision.evidence, "_milli", "cpu_"), _ending(decision.evidence, "_bytes", "memory_")
-        rows = tuple(_rows(BATCH, cpu, memory))
-        notes = () if rows and decision.reason != SETTLING else (sentence(decision),)
-        yield Table(f"{decision.subject}, batch", "batch", rows, notes)
+    notes = tuple(dict.fromkeys(sentence(d) for d in in_words))
+    return Table(f"node, {kind}", kind, rows, notes) if rows or in_words else None
 
 
 def _ending(evidence: Evidence, unit: str, prefix: str) -> Evidence:
@@ -138,31 +134,21 @@ def _rows(names: Names, cpu: Evidence, memory: Evidence) -> Iterator[TermRow]:
             yield TermRow(term, koordinator, article, cpu.get(term), memory.get(term))
 
 
-def _lines(table: Table) -> Iterator[str]:
-    yield f"{table.title}: {FORMULAS[table.kind]}" if table.rows else table.title
-    if table.rows:
-        yield from _columns(table.rows)
-    yield from (f"  {note}" for note in table.notes)
-
-
-def _columns(rows: Sequence[TermRow]) -> Iterator[str]:
-    head = ("term", "Koordinator's messages", "design document", "CPU (cores)", "memory")
-    lines = [head, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    for term, koordinator, article, cpu, memory in lines:
-        names = f"{term:<{widths[0]}}  {koordinator:<{widths[1]}}  {article:<{widths[2]}}"
-        yield f"  {names}  {cpu:>{widths[3]}}  {memory:>{widths[4]}}"
-
-
-def _cells(row: TermRow) -> tuple[str, str, str, str, str]:
-    words = row.term.replace("_", " ")
-    return (
-        words,
-        row.koordinator,
-        row.document,
-        _shown(row.term, row.cpu, "milli"),
-        _shown(row.term, row.memory, "bytes"),
-    )
+def text(offers: Sequence[Table]) -> str:
+    """The tables as lines."""
+    lines: list[str] = []
+    for table in offers:
+        lines.append(f"{table.title}: {FORMULAS[table.kind]}" if table.rows else table.title)
+        rows = [("term", "Koordinator's messages", "design document", "CPU (cores)", "memory")] if table.rows else []
+        for row in table.rows:
+            amounts = _shown(row.term, row.cpu, "milli"), _shown(row.term, row.memory, "bytes")
+            rows.append((row.term.replace("_", " "), row.koordinator, row.document, *amounts))
+        lines += [
+            *(f"  {line}" for line in paragraph.columns(rows, "<<<>>")),
+            *(f"  {note}" for note in table.notes),
+            "",
+        ]
+    return "\n".join(lines)
 
 
 def _shown(term: str, value: Value | None, unit: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from koordlite.model.picture.numa_memory import KINDS, ContainerMemory, PodMemory
 from koordlite.report import units
-from koordlite.report.json import run_report
+from koordlite.report.explain.pieces import Answer
 
 COPIED_PER_SECOND = 10**9
 """Bytes that migrate_pages(2) copies a second, page by page of 4 KiB: assumed, and not measured on this machine."""
@@ -30,50 +29,34 @@ class Remote(msgspec.Struct, frozen=True, kw_only=True):
     """Estimate of how long that takes."""
 
 
-def answer(memory: PodMemory, output: str) -> str:
-    """Write the answer as text or JSON."""
-    return text(memory) if output != "json" else run_report.encode(document(memory)).decode()
-
-
-def text(memory: PodMemory) -> str:
-    """The answer for people."""
-    lines = [f"memory of pod {memory.pod}, by the pages of its processes"]
+def answer(memory: PodMemory) -> Answer:
+    """The pages of each container, those that are remote, and why; as values in bytes, with NUMA nodes as keys."""
+    lines, documents = [f"memory of pod {memory.pod}, by the pages of its processes"], []
     for container in memory.containers:
-        lines += [f"  {line}" if line else "" for line in _container(memory, container)]
-    return "\n".join([*lines, ""])
-
-
-def document(memory: PodMemory) -> dict[str, Any]:
-    """The same for programs; bytes, NUMA nodes as keys."""
-    return {
-        "version": 1,
-        "kind": "koordlite-numa-memory",
-        "pod": memory.pod,
-        "seconds": memory.seconds,
-        "available": _keyed(memory.available),
-        "containers": [_document(memory, each) for each in memory.containers],
-    }
-
-
-def _document(memory: PodMemory, container: ContainerMemory) -> dict[str, Any]:
-    away = remote(memory, container)
-    return {
-        "container": container.container,
-        "processes": container.processes,
-        "cpus": str(container.cpus),
-        "mems": str(container.mems),
-        "pages": {kind: _keyed(amounts) for kind, amounts in container.pages.items()},
-        "mappedByOthers": _keyed(container.mapped_by_others),
-        "locked": container.locked,
-        "counted": _keyed(container.counted),
-        "ran": _keyed(container.ran),
-        "home": list(away.home),
-        "remote": _keyed(away.pages),
-        "movable": away.movable,
-        "moveSeconds": away.seconds,
-        "why": list(_why(memory, container, away)),
-        "unread": container.unread,
-    }
+        away = remote(memory, container)
+        why = list(_why(container, away))
+        lines += [f"  {line}" for line in (*_pages(memory, container), *_away(memory, container, away, why))]
+        documents.append(
+            {
+                "container": container.container,
+                "processes": container.processes,
+                "cpus": str(container.cpus),
+                "mems": str(container.mems),
+                "pages": {kind: _keyed(amounts) for kind, amounts in container.pages.items()},
+                "mappedByOthers": _keyed(container.mapped_by_others),
+                "locked": container.locked,
+                "counted": _keyed(container.counted),
+                "ran": _keyed(container.ran),
+                "home": list(away.home),
+                "remote": _keyed(away.pages),
+                "movable": away.movable,
+                "moveSeconds": away.seconds,
+                "why": why,
+                "unread": container.unread,
+            }
+        )
+    head = {"version": 1, "kind": "koordlite-numa-memory", "pod": memory.pod, "seconds": memory.seconds}
+    return Answer(lines, {**head, "available": _keyed(memory.available), "containers": documents})
 
 
 def _keyed(amounts: Mapping[int, float]) -> dict[str, float]:
@@ -97,7 +80,8 @@ def remote(memory: PodMemory, container: ContainerMemory) -> Remote:
     return Remote(home=near, pages=away, movable=movable, seconds=movable / COPIED_PER_SECOND)
 
 
-def _container(memory: PodMemory, container: ContainerMemory) -> Iterator[str]:
+def _pages(memory: PodMemory, container: ContainerMemory) -> Iterator[str]:
+    """A table of the pages by kind and NUMA node, and where the threads ran."""
     nodes = sorted({*memory.cpus, *(node for amounts in container.pages.values() for node in amounts)})
     cpus = f"may use CPUs {container.cpus or '?'} and memory of NUMA {container.mems or '?'}"
     count = "1 process" if container.processes == 1 else f"{container.processes} processes"
@@ -115,38 +99,34 @@ def _container(memory: PodMemory, container: ContainerMemory) -> Iterator[str]:
         yield f"  its threads ran {parts}, in {memory.seconds:g} s"
     else:
         yield f"  its threads used no CPU time in {memory.seconds:g} s"
-    away = remote(memory, container)
-    yield from (f"  {line}" for line in _away(memory, container, away))
 
 
-def _away(memory: PodMemory, container: ContainerMemory, away: Remote) -> Iterator[str]:
+def _away(memory: PodMemory, container: ContainerMemory, away: Remote, why: Sequence[str]) -> Iterator[str]:
     if not away.home:
-        yield "it has no home: its CPUs and its threads are on several NUMA nodes, so no page is remote"
+        yield "  it has no home: its CPUs and its threads are on several NUMA nodes, so no page is remote"
         return
     home = ", ".join(map(str, away.home))
     if not away.pages:
-        yield f"no page lies away from NUMA {home}"
+        yield f"  no page lies away from NUMA {home}"
         return
     total = sum(sum(amounts.values()) for amounts in container.pages.values())
     apart = sum(away.pages.values())
     where = ", ".join(f"{units.size(amount)} on NUMA {node}" for node, amount in away.pages.items())
-    yield f"! remote: {units.size(apart)} ({apart / total:.0%}) lie away from NUMA {home}: {where}"
-    yield from (f"  why: {sentence}" for sentence in _why(memory, container, away))
+    yield f"  ! remote: {units.size(apart)} ({apart / total:.0%}) lie away from NUMA {home}: {where}"
+    yield from (f"    why: {sentence}" for sentence in why)
     if not away.movable:
-        yield "  none of it can be moved: it is mapped by other processes too, or in huge pages"
+        yield "    none of it can be moved: it is mapped by other processes too, or in huge pages"
         return
     room = memory.available.get(away.home[0])
     has = "" if room is None else f"; NUMA {away.home[0]} has {units.size(room)} available"
     short = ", too little" if room is not None and room < away.movable else ""
-    yield (
-        f"  a move would copy {units.size(away.movable)} in about {away.seconds:.1f} s (assumed: 1 GB/s){has}{short}; "
-        "the container's threads wait while their pages are copied"
-    )
+    copy = f"{units.size(away.movable)} in about {away.seconds:.1f} s (assumed: 1 GB/s){has}{short}"
+    yield f"    a move would copy {copy}; the container's threads wait while their pages are copied"
     sources = ",".join(map(str, away.pages))
-    yield f"  nothing is moved here; for each process: migratepages PID {sources} {away.home[0]}"
+    yield f"    nothing is moved here; for each process: migratepages PID {sources} {away.home[0]}"
 
 
-def _why(memory: PodMemory, container: ContainerMemory, away: Remote) -> Iterator[str]:
+def _why(container: ContainerMemory, away: Remote) -> Iterator[str]:
     """Causes, as far as what stands now tells them."""
     if not away.pages:
         return

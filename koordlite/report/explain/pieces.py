@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.model.place import Place
 from koordlite.report import units, view
-from koordlite.report.history import DecisionEvent, ForeignWrites, Remembered, Write
+from koordlite.report.history import DecisionEvent, Remembered, Write
 from koordlite.report.json import run_report
 from koordlite.report.sentence import headline, terms
 from koordlite.report.tick import Tick
@@ -22,19 +22,30 @@ RHYTHMS = (
 _TOLERANCE = 0.1
 
 
-def section(title: str, found: Sequence[Decision], otherwise: str) -> Iterator[str]:
-    """A heading and the decisions under it, each with its numbers."""
+class Answer(NamedTuple):
+    """Lines for people, and the same facts as plain values for programs."""
+
+    lines: Sequence[str]
+    document: dict[str, Any]
+
+    def show(self, output: str) -> str:
+        """The answer as text, or as JSON where `output` says so."""
+        return run_report.encode(self.document).decode() if output == "json" else "\n".join([*self.lines, ""])
+
+
+def documents(decisions: Iterable[Decision]) -> list[dict[str, Any]]:
+    """The decisions as plain values."""
+    return [run_report.decided(decision) for decision in decisions]
+
+
+def section(title: str, decisions: Sequence[Decision], otherwise: str) -> Iterator[str]:
+    """A heading and the decisions under it, each in one line with its numbers below; `otherwise` without any."""
     yield f"\n{title}:"
-    if not found:
+    if not decisions:
         yield f"  {otherwise}"
-    for decision in found:
-        yield from with_numbers(decision)
-
-
-def with_numbers(decision: Decision) -> Iterator[str]:
-    """A decision in one line, its evidence below."""
-    yield f"  {one_line(decision)}"
-    yield from (f"      {label}: {value}" for label, value in terms(decision))
+    for decision in decisions:
+        yield f"  {one_line(decision)}"
+        yield from (f"      {label}: {value}" for label, value in terms(decision))
 
 
 def one_line(decision: Decision) -> str:
@@ -42,9 +53,20 @@ def one_line(decision: Decision) -> str:
     return f"{headline(decision)}{f' [{decision.strategy}]' if decision.strategy else ''}"
 
 
-def changed(events: Iterable[DecisionEvent]) -> Iterator[str]:
-    """The events as lines, in their order."""
+def changed(title: str, events: Sequence[DecisionEvent]) -> Iterator[str]:
+    """A heading and the events as lines, in their order; nothing without any."""
+    if events:
+        yield f"\n{title}"
     yield from (f"  {units.when(event.time, event.wall)}  {headline(event.decision)}" for event in events)
+
+
+def places(title: str, listed: Sequence[Place], tick: Tick, past: Remembered, indent: int = 4) -> Iterator[str]:
+    """A heading and the places under it, each with its writes below; nothing without any."""
+    if listed:
+        yield f"\n{title}"
+    for place in listed:
+        yield f"  {place}"
+        yield from (f"{'':{indent}}{line}" for line in about_place(place, tick, past))
 
 
 def written(write: Write) -> Iterator[str]:
@@ -56,45 +78,38 @@ def written(write: Write) -> Iterator[str]:
         yield f"because of {one_line(write.cause)}"
 
 
-def others(found: ForeignWrites, tick: Tick) -> str:
-    """Frequency of another program's writes to a place, and which program that suggests."""
-    times = "once" if found.count == 1 else f"{found.count} times"
-    wall = tick.wall and tick.wall - tick.time + found.times[-1]
-    last = f"the last time at {units.when(found.times[-1], wall)}: {printable.shortened(found.last.found)}"
-    ours = printable.shortened(found.last.ours)
-    return f"changed by someone else {times}, {last} where ours was {ours}{_rhythm(found)}"
-
-
 def about_place(place: Place, tick: Tick, past: Remembered) -> Iterator[str]:
-    """All that is known of one place's writes, oldest concern first."""
+    """All that is known of one place's writes, oldest concern first: our last one, how often another program wrote
+    there and which one that suggests, and what was refused."""
     if place in past.writes:
         yield from written(past.writes[place])
     if place in past.foreign:
-        yield others(past.foreign[place], tick)
-    for found in tick.troubles:
-        if found.place == place:
-            yield from view.trouble(found, with_foreign=False)
+        others = past.foreign[place]
+        times = "once" if others.count == 1 else f"{others.count} times"
+        last = units.when(others.times[-1], tick.wall and tick.wall - tick.time + others.times[-1])
+        theirs, ours = printable.shortened(others.last.found), printable.shortened(others.last.ours)
+        rhythm, apart = "", others.seconds_apart
+        if apart is not None:
+            programs = (who for seconds, who in RHYTHMS if abs(apart - seconds) <= seconds * _TOLERANCE)
+            rhythm = f", about {apart:.0f} s apart{''.join(f': {who}' for who in programs)}"
+        yield f"changed by someone else {times}, the last time at {last}: {theirs} where ours was {ours}{rhythm}"
+    for trouble in tick.troubles:
+        if trouble.place == place:
+            yield from view.trouble(trouble, with_foreign=False)
 
 
 def place_document(place: Place, tick: Tick, past: Remembered) -> dict[str, Any]:
     """The same as plain values."""
-    write, other = past.writes.get(place), past.foreign.get(place)
+    write, others = past.writes.get(place), past.foreign.get(place)
     return {
         "place": str(place),
-        "lastWrite": _write_document(write) if write else None,
-        "changedByOthers": {**run_report.fields(other), "secondsApart": other.seconds_apart} if other else None,
-        "trouble": next((run_report.fields(found) for found in tick.troubles if found.place == place), None),
+        "lastWrite": write
+        and {
+            "time": write.time,
+            "wall": write.wall,
+            **run_report.fields(write.step),
+            "cause": write.cause and run_report.decided(write.cause),
+        },
+        "changedByOthers": others and {**run_report.fields(others), "secondsApart": others.seconds_apart},
+        "trouble": next((run_report.fields(trouble) for trouble in tick.troubles if trouble.place == place), None),
     }
-
-
-def _write_document(write: Write) -> dict[str, Any]:
-    cause = run_report.decided(write.cause) if write.cause else None
-    return {"time": write.time, "wall": write.wall, **run_report.fields(write.step), "cause": cause}
-
-
-def _rhythm(found: ForeignWrites) -> str:
-    apart = found.seconds_apart
-    if apart is None:
-        return ""
-    known = (who for seconds, who in RHYTHMS if abs(apart - seconds) <= seconds * _TOLERANCE)
-    return f", about {apart:.0f} s apart{''.join(f': {who}' for who in known)}"

@@ -12,25 +12,27 @@ from koordlite.report.sentence import sentence
 from koordlite.resctrl import masks, schemata
 from koordlite.resctrl.values import ROOT, ControlGroup, Resctrl
 
-_REFUSALS = ("refuse", "skip")
-
 
 def planned(machine: Resctrl, decisions: Iterable[Decision]) -> Resctrl:
-    """The machine as it would be: groups made, values written, groups of ours gone."""
-    groups = dict(machine.groups)
-    for change in (c for decision in decisions for c in decision.changes):
+    """The machine as it would be: groups made, values written, groups of ours gone. A new group has the root's cache
+    ids, everything of each."""
+    ids = machine.groups[ROOT].schemata if machine.groups else {}
+    caches = {name: dict.fromkeys(ids.get(name, ()), cap.cbm_mask) for name, cap in machine.caches.items()}
+    limits = {name: dict.fromkeys(ids.get(name, ()), cap.maximum) for name, cap in machine.bandwidths.items()}
+    groups, new = dict(machine.groups), ControlGroup({**caches, **limits}, frozenset())
+    for change in (change for decision in decisions for change in decision.changes):
         match change:
-            case ResctrlGroupChange(group) if "/" not in group:
-                groups.setdefault(group, _fresh(machine))
-            case SchemataChange(group, resource, values):
-                held = groups.get(group) or _fresh(machine)
-                lines = {**held.schemata, resource: {**held.schemata.get(resource, {}), **values}}
-                groups[group] = dataclasses.replace(held, schemata=lines)
-            case TasksChange(group, tids) if group in groups:
-                tasks = (groups[group].tasks or frozenset()) | frozenset(tids)
-                groups[group] = dataclasses.replace(groups[group], tasks=tasks)
-            case ResctrlReturn(group):
-                groups.pop(group, None)
+            case ResctrlGroupChange(name) if "/" not in name:
+                groups.setdefault(name, new)
+            case SchemataChange(name, resource, values):
+                group = groups.get(name, new)
+                lines = {**group.schemata, resource: {**group.schemata.get(resource, {}), **values}}
+                groups[name] = dataclasses.replace(group, schemata=lines)
+            case TasksChange(name, tids) if name in groups:
+                tasks = (groups[name].tasks or frozenset()) | frozenset(tids)
+                groups[name] = dataclasses.replace(groups[name], tasks=tasks)
+            case ResctrlReturn(name):
+                groups.pop(name, None)
     return dataclasses.replace(
         machine, groups={ROOT: groups.pop(ROOT), **dict(sorted(groups.items()))} if groups else {}
     )
@@ -41,21 +43,26 @@ def text(decisions: Sequence[Decision], overlaps: Sequence[str] = (), *, width: 
 
     `overlaps` lists writes that the kernel would refuse, as the function of that name finds them.
     """
-    todo = [d for d in decisions if d.changes]
-    not_done = refused(decisions)
-    rest = [d for d in decisions if d not in todo and d not in not_done]
-    reasons = [*_section(not_done, width), *(_indented(overlap, width) for overlap in overlaps)]
-    sections = (
-        ("would be written", list(_section(todo, width))),
-        ("as it is", list(_section(rest, width))),
-        ("refused or not possible", reasons),
-    )
-    return "\n".join(line for title, lines in sections if lines for line in (f"{title}:", *lines, ""))
+    refusals = refused(decisions)
+    lines: list[str] = []
+    for title, listed, others in (
+        ("would be written", [d for d in decisions if d.changes], ()),
+        ("as it is", [d for d in decisions if not d.changes and d not in refusals], ()),
+        ("refused or not possible", refusals, overlaps),
+    ):
+        lines += [f"{title}:"] if listed or others else []
+        for decision in listed:
+            words = f"{decision.subject}: {sentence(decision)}"
+            lines.append(paragraph.fill(words, width, first="  ", rest="    "))
+            lines += (paragraph.fill(step, width, first="    - ", rest="      ") for step in _steps(decision))
+        lines += (paragraph.fill(overlap, width, first="  ", rest="    ") for overlap in others)
+        lines += [""] if listed or others else []
+    return "\n".join(lines)
 
 
 def refused(decisions: Iterable[Decision]) -> list[Decision]:
     """The decisions that cannot be carried out."""
-    return [decision for decision in decisions if not decision.changes and decision.verdict in _REFUSALS]
+    return [decision for decision in decisions if not decision.changes and decision.verdict in ("refuse", "skip")]
 
 
 def document(decisions: Iterable[Decision]) -> list[dict[str, object]]:
@@ -70,25 +77,6 @@ def document(decisions: Iterable[Decision]) -> list[dict[str, object]]:
         }
         for decision in decisions
     ]
-
-
-def _fresh(machine: Resctrl) -> ControlGroup:
-    """A group just made: the root's cache ids, everything of each."""
-    ids = machine.groups[ROOT].schemata
-    caches = {name: dict.fromkeys(ids.get(name, ()), cap.cbm_mask) for name, cap in machine.caches.items()}
-    limits = {name: dict.fromkeys(ids.get(name, ()), cap.maximum) for name, cap in machine.bandwidths.items()}
-    return ControlGroup({**caches, **limits}, frozenset())
-
-
-def _section(decisions: Iterable[Decision], width: int) -> Iterator[str]:
-    for decision in decisions:
-        yield _indented(f"{decision.subject}: {sentence(decision)}", width)
-        for step in _steps(decision):
-            yield paragraph.fill(step, width, first="    - ", rest="      ")
-
-
-def _indented(text: str, width: int) -> str:
-    return paragraph.fill(text, width, first="  ", rest="    ")
 
 
 def _steps(decision: Decision) -> Iterator[str]:
@@ -106,40 +94,25 @@ def _steps(decision: Decision) -> Iterator[str]:
                 yield f"give {group} back as it was found"
 
 
-_EXCLUSIVE = "exclusive"
-
-
 def overlaps(machine: Resctrl, decisions: Iterable[Decision]) -> Iterator[str]:
     """A sentence for each write that the kernel would refuse because it overlaps an exclusive group.
 
-    `machine` has the groups' modes. Source: Linux resctrl document, "mode"; under CDP both code and data of the other
-    group count.
+    `machine` has the groups' modes; a group that is about to be made shares. Source: Linux resctrl document, "mode";
+    under CDP both code and data of the other group count.
     """
     for change in (change for decision in decisions for change in decision.changes):
-        if isinstance(change, SchemataChange) and change.resource in machine.caches:
-            for name, group in machine.groups.items():
-                taken = _taken(change, group)
-                if name != change.group and taken and _is_alone(machine, name, change.group):
-                    yield _sentence(change, name or "the root group", taken)
-
-
-def _is_alone(machine: Resctrl, *names: str) -> bool:
-    """One of the two groups is exclusive; a group that is about to be made shares."""
-    return any(name in machine.groups and machine.groups[name].mode == _EXCLUSIVE for name in names)
-
-
-def _taken(change: SchemataChange, group: ControlGroup) -> dict[int, int]:
-    """The ways of each cache that both have."""
-    level = change.resource[:2]
-    found = dict.fromkeys(change.values, 0)
-    for resource, held in group.schemata.items():
-        if resource.startswith(level):
-            for cache, mask in change.values.items():
-                found[cache] |= mask & held.get(cache, 0)
-    return {cache: ways for cache, ways in found.items() if ways}
-
-
-def _sentence(change: SchemataChange, name: str, taken: dict[int, int]) -> str:
-    where = "; ".join(f"ways {masks.format_ways(ways)} of cache {cache}" for cache, ways in taken.items())
-    ours = change.group or "the root group"
-    return f"{change.resource} of {ours} overlaps {name}, and one of them is exclusive: {where}"
+        if not isinstance(change, SchemataChange) or change.resource not in machine.caches:
+            continue
+        own = machine.groups.get(change.group)
+        for name, group in machine.groups.items():
+            shared = dict.fromkeys(change.values, 0)
+            for resource, masks_by_cache in group.schemata.items():
+                if resource.startswith(change.resource[:2]):
+                    for cache, mask in change.values.items():
+                        shared[cache] |= mask & masks_by_cache.get(cache, 0)
+            where = "; ".join(
+                f"ways {masks.format_ways(ways)} of cache {cache}" for cache, ways in shared.items() if ways
+            )
+            if name != change.group and where and "exclusive" in (group.mode, own.mode if own else ""):
+                ours, theirs = change.group or "the root group", name or "the root group"
+                yield f"{change.resource} of {ours} overlaps {theirs}, and one of them is exclusive: {where}"

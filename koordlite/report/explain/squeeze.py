@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -17,7 +18,6 @@ from koordlite.model.status import AppliedStep
 from koordlite.report import units
 from koordlite.report.explain.who_changed import use_by_name
 
-SUBJECT = "besteffort"
 HELD_BACK = 0.95
 """Best effort that uses so much of its limit would use more."""
 _QUIET = 0.95
@@ -27,22 +27,22 @@ LONGEST_GAP = 10.0
 _NAMED = 3
 
 
-class Decided(Protocol):
-    """Decisions and deeds of a round."""
-
-    @property
-    def decisions(self) -> tuple[Decision, ...]: ...
-    @property
-    def applied(self) -> tuple[AppliedStep, ...]: ...
-
-
-class Moment(Decided, Protocol):
-    """One round of the agent, as a flight record has it."""
+class Round(Protocol):
+    """One round of the agent, as a tick or a flight record has it."""
 
     @property
     def wall(self) -> float: ...
     @property
+    def decisions(self) -> tuple[Decision, ...]: ...
+    @property
+    def applied(self) -> tuple[AppliedStep, ...]: ...
+    @property
     def snapshot(self) -> Snapshot: ...
+
+
+class RecordedRound(Round, Protocol):
+    """A round with the settings in force."""
+
     @property
     def settings(self) -> Mapping[str, StrategySettings]: ...
 
@@ -81,41 +81,42 @@ class Squeeze(msgspec.Struct, frozen=True):
     """Whether cpuSuppress enforced at the end."""
 
 
-def of(moments: Iterable[Moment], end: float) -> Squeeze | None:
-    """The story of the moments up to `end`; None without use and limit in any of them."""
-    limits, spans, held = array("q"), array("d"), array("b")
+def of(rounds: Iterable[RecordedRound], end: float) -> Squeeze | None:
+    """The story of the rounds up to `end`; None without use and limit in any of them."""
+    limits, spans, held_back = array("q"), array("d"), array("b")
     services, limiting = _Services(), {rule.name for rule in strategies.limiting()}
     evicted: dict[str, str] = {}
     first = last = deepest_at = 0.0
     deepest, enforced, at_deepest = 0, False, dict[str, int]()
-    for moment in moments:
-        if moment.wall > end:
+    for each in rounds:
+        if each.wall > end:
             break
-        evicted.update(evictions(moment))
-        limit, used = moment.snapshot.usage.best_effort_limit, moment.snapshot.usage.best_effort_cpu
+        evicted.update(evictions(each))
+        usage = each.snapshot.usage
+        limit, used = usage.best_effort_limit, usage.best_effort_cpu
         if limit is None or used is None:
             continue
-        seconds = moment.wall - last if last else 0.0
-        first, last = first or moment.wall, moment.wall
+        seconds = each.wall - last if last else 0.0
+        first, last = first or each.wall, each.wall
         if not 0 < seconds <= LONGEST_GAP:
             continue
-        is_held = is_held_back(limit, used)
-        enforced = any(each.mode == "enforce" for name, each in moment.settings.items() if name in limiting)
-        uses = use_by_name(moment.snapshot, moment.snapshot.usage, "cpu")
-        services.add(uses, limit, seconds, is_held=is_held)
+        is_held_back = uses_up(limit, used)
+        enforced = any(each.settings[name].mode == "enforce" for name in limiting & each.settings.keys())
+        uses = use_by_name(each.snapshot, usage, "cpu")
+        services.add(uses, limit, seconds, is_held_back=is_held_back)
         limits.append(limit)
         spans.append(seconds)
-        held.append(is_held)
-        if is_held and (not deepest_at or limit < deepest):
-            deepest, deepest_at, at_deepest = limit, moment.wall, uses
+        held_back.append(is_held_back)
+        if is_held_back and (not deepest_at or limit < deepest):
+            deepest, deepest_at, at_deepest = limit, each.wall, uses
     if not limits:
         return None
-    quiet, lost = against_quiet(limits, spans, held)
+    quiet, lost = against_quiet(limits, spans, held_back)
     return Squeeze(
         begin=first,
         end=last,
         seconds=sum(spans),
-        held_back_seconds=sum(span for span, is_held in zip(spans, held, strict=True) if is_held),
+        held_back_seconds=sum(span for span, is_held_back in zip(spans, held_back, strict=True) if is_held_back),
         quiet_limit_milli=quiet,
         lost_milli_seconds=lost,
         deepest_milli=deepest,
@@ -126,65 +127,60 @@ def of(moments: Iterable[Moment], end: float) -> Squeeze | None:
     )
 
 
-def text(found: Squeeze) -> str:
+def text(squeeze: Squeeze) -> str:
     """The story as lines."""
-    covered = f"{units.moment(found.begin)} to {units.moment(found.end)}"
-    if not found.held_back_seconds:
-        lines = [f"best effort was never held back: {covered}, it left some of its limit each time"]
-        return "\n".join([*lines, *_evictions(found), ""])
-    part = units.share(found.held_back_seconds, found.seconds)
-    lost = found.lost_milli_seconds / 3.6e6
-    causes = [
+    covered = f"{units.moment(squeeze.begin)} to {units.moment(squeeze.end)}"
+    pods = [f"{pod} ({strategy})" for pod, strategy in squeeze.evicted.items()]
+    more = f" and {len(pods) - 10} more" if len(pods) > 10 else ""
+    evicted = f"  evicted    {f'{len(pods)}: ' if pods else 'no pod'}{', '.join(pods[:10])}{more}"
+    if not squeeze.held_back_seconds:
+        return f"best effort was never held back: {covered}, it left some of its limit each time\n{evicted}\n"
+    part = units.share(squeeze.held_back_seconds, squeeze.seconds)
+    times = f"{_duration(squeeze.held_back_seconds)} of {_duration(squeeze.seconds)} ({part})"
+    causes = ", ".join(
         f"{each.name} {100 * each.part:.0f} % ({units.cores(each.mean_milli)} cores on average, "
         f"{units.cores(each.deepest_milli)} then)"
-        for each in found.causes
-    ]
+        for each in squeeze.causes
+    )
     lines = [
-        f"best effort was held back for {_duration(found.held_back_seconds)} of {_duration(found.seconds)} ({part}): "
-        f"{covered}",
-        f"  deepest    {units.cores(found.deepest_milli)} cores at {units.moment(found.deepest_at)}; "
-        f"{units.cores(found.quiet_limit_milli)} while services are quiet",
-        f"  it lost    {lost:.1f} core-hours against quiet times",
-        f"  caused by  {', '.join(causes) or 'no service whose use moved along with the limit'}",
-        *_evictions(found),
+        f"best effort was held back for {times}: {covered}",
+        f"  deepest    {units.cores(squeeze.deepest_milli)} cores at {units.moment(squeeze.deepest_at)}; "
+        f"{units.cores(squeeze.quiet_limit_milli)} while services are quiet",
+        f"  it lost    {squeeze.lost_milli_seconds / 3.6e6:.1f} core-hours against quiet times",
+        f"  caused by  {causes or 'no service whose use moved along with the limit'}",
+        evicted,
+        *([] if squeeze.enforced else ["  no strategy enforces a limit: it is that of others"]),
     ]
-    if not found.enforced:
-        lines.append("  no strategy enforces a limit: it is that of others")
     return "\n".join([*lines, ""])
-
-
-def document(found: Squeeze) -> dict[str, Any]:
-    """The same for programs."""
-    plain: dict[str, Any] = msgspec.to_builtins(found)
-    return plain
 
 
 class _Services:
     """Sums over time, by which the use of each service and the limit are compared; nothing of a moment is kept."""
 
     def __init__(self) -> None:
-        self._seconds = self._held = self._limit = 0.0
-        self._used: dict[str, float] = {}
-        self._used_held: dict[str, float] = {}
-        self._with_limit: dict[str, float] = {}
+        self._seconds = self._held_back = self._limit = 0.0
+        self._used: collections.defaultdict[str, float] = collections.defaultdict(float)
+        """Millicores times seconds by service; of `_used_held_back` only while best effort was held back."""
+        self._used_held_back: collections.defaultdict[str, float] = collections.defaultdict(float)
+        self._with_limit: collections.defaultdict[str, float] = collections.defaultdict(float)
 
-    def add(self, uses: Mapping[str, int], limit: int, seconds: float, *, is_held: bool) -> None:
+    def add(self, uses: Mapping[str, int], limit: int, seconds: float, *, is_held_back: bool) -> None:
         self._seconds += seconds
-        if is_held:
-            self._held += seconds
+        if is_held_back:
+            self._held_back += seconds
             self._limit += limit * seconds
         for name, milli in uses.items():
-            self._used[name] = self._used.get(name, 0.0) + milli * seconds
-            if is_held:
-                self._used_held[name] = self._used_held.get(name, 0.0) + milli * seconds
-                self._with_limit[name] = self._with_limit.get(name, 0.0) + milli * limit * seconds
+            self._used[name] += milli * seconds
+            if is_held_back:
+                self._used_held_back[name] += milli * seconds
+                self._with_limit[name] += milli * limit * seconds
 
     def causes(self, at_deepest: Mapping[str, int]) -> Iterator[Cause]:
         """The services whose use rose most while the limit fell, by their covariance, largest part first."""
-        if not self._held:
+        if not self._held_back:
             return
-        mean = self._limit / self._held
-        along = {name: mean * used - self._with_limit[name] for name, used in self._used_held.items()}
+        mean = self._limit / self._held_back
+        along = {name: mean * used - self._with_limit[name] for name, used in self._used_held_back.items()}
         whole = sum(each for each in along.values() if each > 0)
         for name in sorted(along, key=lambda name: (-along[name], name))[:_NAMED]:
             if along[name] > 0.01 * whole > 0:
@@ -192,42 +188,36 @@ class _Services:
                 yield Cause(name, along[name] / whole, own, at_deepest.get(name, 0))
 
 
-def evictions(moment: Decided) -> Iterator[tuple[str, str]]:
+def evictions(each: Round) -> Iterator[tuple[str, str]]:
     """Pods whose eviction was asked for in this round, each with its strategy."""
-    done = {step.place for step in moment.applied if step.ok and step.place.kind is eviction.PLACE}
-    for decision in moment.decisions if done else ():
+    done = {step.place for step in each.applied if step.ok and step.place.kind is eviction.PLACE}
+    for decision in each.decisions if done else ():
         for change in decision.changes:
             if isinstance(change, eviction.EvictPod) and change.place in done:
                 yield f"{change.namespace}/{change.name}", decision.strategy
 
 
-def is_held_back(limit: int, used: int) -> bool:
+def uses_up(limit: int, used: int) -> bool:
     """Tell whether best effort would use more than its limit."""
     return limit > 0 and used >= HELD_BACK * limit
 
 
-def against_quiet(limits: array[int], spans: array[float], held: array[int]) -> tuple[int, float]:
+def against_quiet(limits: array[int], spans: array[float], held_back: array[int]) -> tuple[int, float]:
     """The limit of quiet times, and what lower ones took while best effort was held back, in millicores times seconds.
-    Each limit held for its span, in seconds."""
-    quiet, left = max(limits), _QUIET * sum(spans)
+    Each limit was in force for its span, in seconds."""
+    quiet, remaining = max(limits), _QUIET * sum(spans)
     for limit, span in sorted(zip(limits, spans, strict=True)):
-        left -= span
-        if left <= 0:
+        remaining -= span
+        if remaining <= 0:
             quiet = limit
             break
-    spent = zip(limits, spans, held, strict=True)
-    return quiet, sum(max(quiet - limit, 0) * span for limit, span, is_held in spent if is_held)
-
-
-def _evictions(found: Squeeze) -> list[str]:
-    if not found.evicted:
-        return ["  evicted    no pod"]
-    shown = ", ".join(f"{pod} ({strategy})" for pod, strategy in list(found.evicted.items())[:10])
-    more = f" and {len(found.evicted) - 10} more" if len(found.evicted) > 10 else ""
-    return [f"  evicted    {len(found.evicted)}: {shown}{more}"]
+    lost = zip(limits, spans, held_back, strict=True)
+    return quiet, sum(max(quiet - limit, 0) * span for limit, span, is_held_back in lost if is_held_back)
 
 
 def _duration(seconds: float) -> str:
     whole = round(seconds)
-    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    hours, minutes = whole // 3600, whole // 60 % 60
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"

@@ -42,20 +42,14 @@ def because(decision: Decision, before: Mark, now: Mark) -> str:
     """`batch-cpu fell 11.4 → 3.2 because shop/web-1 used 8.2 cores more, 4 others 0.2 cores less`; empty where nothing
     moved, or the use of pods moved the other way: then something else was the cause."""
     resource = _resource(decision)
-    changes = {name: now.used.get(name, 0) - before.used.get(name, 0) for name in (*now.used, *before.used)}
-    if not (now.amount - before.amount) * sum(changes.values()) < 0:
-        return ""
-    named, rest = _named(changes, resource)
-    if not named:
+    changes, named, others = _most(before.used, now.used, resource)
+    if not named or not (now.amount - before.amount) * sum(changes.values()) < 0:
         return ""
     words = [f"{name} {'used ' if name == named[0] else ''}{_more(changes[name], resource)}" for name in named]
-    words += [f"{_others(rest)} {_more(sum(rest), resource)}"] if abs(sum(rest)) >= _LEAST[resource] else []
+    words += [f"{_count(others)} {_more(sum(others), resource)}"] if abs(sum(others)) >= _LEAST[resource] else []
     show = units.cores if resource == "cpu" else units.size
-    what = (
-        "the limit of BE"
-        if isinstance(decision.outcome, CPULimit)
-        else decision.name.rpartition("/")[2] or decision.kind
-    )
+    is_limit = isinstance(decision.outcome, CPULimit)
+    what = "the limit of BE" if is_limit else decision.name.rpartition("/")[2] or decision.kind
     moved = "fell" if now.amount < before.amount else "rose"
     return f"{what} {moved} {show(before.amount)} → {show(now.amount)} because {', '.join(words)}"
 
@@ -66,52 +60,46 @@ def line(decision: Decision, then: Snapshot, now: Snapshot) -> str:
     resource = _resource(decision)
     if then is UNSEEN or now is UNSEEN or not resource:
         return ""
-    before, after = _used(decision, then, resource), _used(decision, now, resource)
-    changes = {name: after.get(name, 0) - before.get(name, 0) for name in (*after, *before)}
-    named, rest = _named(changes, resource)
-    words = [f"{name} {_signed(changes[name], resource)}" for name in named]
-    if named and rest:
-        words.append(f"{_others(rest)} {_signed(sum(rest), resource)}")
-    return ", ".join(words)
+    changes, named, others = _most(_used(decision, then, resource), _used(decision, now, resource), resource)
+    amounts = [(name, changes[name]) for name in named]
+    amounts += [(_count(others), sum(others))] if named and others else []
+    return ", ".join(f"{name} {'+' if amount >= 0 else '−'}{_size(amount, resource)}" for name, amount in amounts)
 
 
-def _named(changes: Mapping[str, int], resource: str) -> tuple[list[str], list[int]]:
-    """The names whose use changed most, and the changes of the others."""
+def _most(
+    before: Mapping[str, int], now: Mapping[str, int], resource: str
+) -> tuple[dict[str, int], list[str], list[int]]:
+    """Changes of use, the names of those that changed most, and the changes of the others."""
+    changes = {name: now.get(name, 0) - before.get(name, 0) for name in (*now, *before)}
     most = sorted(changes, key=lambda name: (-abs(changes[name]), name))
     named = [name for name in most[:NAMED] if abs(changes[name]) >= _LEAST[resource]]
-    return named, [changes[name] for name in most if name not in named and changes[name]]
+    return changes, named, [changes[name] for name in most if name not in named and changes[name]]
 
 
-def _others(rest: Sequence[int]) -> str:
-    return "1 other" if len(rest) == 1 else f"{len(rest)} others"
+def _count(others: Sequence[int]) -> str:
+    return "1 other" if len(others) == 1 else f"{len(others)} others"
 
 
 def _used(decision: Decision, snapshot: Snapshot, resource: str) -> Mapping[str, int]:
     """Offers go by the mean of some minutes, the limit by the last sample."""
-    return use_by_name(
-        snapshot, snapshot.usage if isinstance(decision.outcome, CPULimit) else snapshot.average, resource
-    )
+    usage = snapshot.usage if isinstance(decision.outcome, CPULimit) else snapshot.average
+    return use_by_name(snapshot, usage, resource)
 
 
 def _resource(decision: Decision) -> str:
+    """`cpu` or `memory`; empty where the decision does not depend on the use of pods."""
     if isinstance(decision.outcome, CPULimit):
         return "cpu"
-    if decision.strategy in strategies.publishing(*keys.PROMISED_RESOURCES) and decision.subject.endswith(
-        ("-cpu", "-memory")
-    ):
-        return decision.subject.rpartition("-")[2]
-    return ""
+    resource = decision.subject.rpartition("-")[2]
+    is_offer = decision.strategy in strategies.publishing(*keys.PROMISED_RESOURCES)
+    return resource if is_offer and "-" in decision.subject and resource in _LEAST else ""
 
 
 def use_by_name(snapshot: Snapshot, usage: Usage, resource: str) -> dict[str, int]:
     """Use of all that is not best effort, by the name people know."""
-    used = {pod.key: usage.pods[pod.uid] for pod in snapshot.pods if pod.uid in usage.pods and not pod.is_best_effort}
-    used |= {f"host application {name}": use for name, use in usage.host_apps.items()}
-    return {name: use.cpu if resource == "cpu" else use.memory for name, use in used.items()}
-
-
-def _signed(amount: int, resource: str) -> str:
-    return f"{'+' if amount >= 0 else '−'}{_size(amount, resource)}"
+    uses = {pod.key: usage.pods[pod.uid] for pod in snapshot.pods if pod.uid in usage.pods and not pod.is_best_effort}
+    uses |= {f"host application {name}": use for name, use in usage.host_apps.items()}
+    return {name: use.cpu if resource == "cpu" else use.memory for name, use in uses.items()}
 
 
 def _more(amount: int, resource: str) -> str:

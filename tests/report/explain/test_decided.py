@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from reported import tick_with
 
-from koordlite.report.explain import decided
 from koordlite.report.explain.subject import explain
 from koordlite.report.history import History, Remembered
 from koordlite.report.tick import Tick
@@ -16,7 +15,7 @@ from koordlite.report.tick import Tick
     ["besteffort", "cpuSuppress", "suppress", "BECPUBudget"],
 )
 def test_explain_finds_by_subject_strategy_alias_and_reason(ticks: tuple[Tick, ...], subject: str) -> None:
-    shown = decided.text(subject, ticks[-1])
+    shown = explain(subject, ticks[-1])
     assert "BE may use" in shown
     assert "threshold     65 %" in shown
     assert "BatchAllocatable" not in shown
@@ -24,18 +23,18 @@ def test_explain_finds_by_subject_strategy_alias_and_reason(ticks: tuple[Tick, .
 
 def test_explain_finds_by_file_and_by_the_end_of_a_subject(ticks: tuple[Tick, ...]) -> None:
     writing = next(tick for tick in ticks if tick.applied)
-    assert "asks for\n    kubepods/besteffort/cpuset.cpus" in decided.text("cpuset.cpus", writing)
-    assert "high-priority pods" in decided.text("batch-cpu", writing)
+    assert "asks for\n    kubepods/besteffort/cpuset.cpus" in explain("cpuset.cpus", writing)
+    assert "high-priority pods" in explain("batch-cpu", writing)
 
 
 def test_explain_tells_the_last_change_and_its_cause(ticks: tuple[Tick, ...], history: History) -> None:
-    shown = decided.text("besteffort", ticks[-1], Remembered(events=tuple(history.decisions)))
+    shown = explain("besteffort", ticks[-1], Remembered(events=tuple(history.decisions)))
     assert "last change at 2026-09-21 14:17:16 UTC: shrink, BE may use" in shown
 
 
 def test_explain_of_something_unknown_lists_what_there_is(ticks: tuple[Tick, ...]) -> None:
     with pytest.raises(ValueError, match=r"nothing was decided about 'pod/x'; there are .*besteffort"):
-        decided.text("pod/x", ticks[-1])
+        explain("pod/x", ticks[-1])
 
 
 @pytest.mark.parametrize("subject", ["besteffort", "cpuSuppress", "suppress"])

@@ -40,7 +40,7 @@ def checks(snapshot: Snapshot, **modes: str) -> dict[str, list[tuple[str, str]]]
     """Verdict and sentence by what was looked at."""
     tick = tick_of(time=0.0, node="n", modes=modes, snapshot=snapshot)
     found: dict[str, list[tuple[str, str]]] = {}
-    for check in numa.document("ns/p", tick)["checks"]:
+    for check in numa.answer("ns/p", tick).document["checks"]:
         found.setdefault(check["about"], []).append((check["verdict"], check["sentence"]))
     return found
 

@@ -40,7 +40,7 @@ def test_what_lies_away_from_the_containers_cpus_is_remote_and_others_pages_stay
     shown = memory()
     away = numa_memory.remote(shown, shown.containers[0])
     assert (away.home, away.pages, away.movable) == ((0,), {1: 4 * GiB}, 3 * GiB)
-    text = numa_memory.text(shown)
+    text = "\n".join(numa_memory.answer(shown).lines)
     assert "! remote: 4.0 GiB (80%) lie away from NUMA 0: 4.0 GiB on NUMA 1" in text
     assert "copy 3.0 GiB in about 3.2 s (assumed: 1 GB/s); NUMA 0 has 2.0 GiB available, too little" in text
     assert "migratepages PID 1 0" in text
@@ -63,11 +63,11 @@ def test_what_lies_away_from_the_containers_cpus_is_remote_and_others_pages_stay
     ],
 )
 def test_each_cause_is_named(changes: dict[str, Any], said: str) -> None:
-    assert said in numa_memory.text(memory(**changes))
+    assert said in "\n".join(numa_memory.answer(memory(**changes)).lines)
 
 
 def test_programs_get_the_same_in_bytes() -> None:
-    (container,) = numa_memory.document(memory())["containers"]
+    (container,) = numa_memory.answer(memory()).document["containers"]
     assert (container["remote"], container["movable"], container["home"]) == ({"1": 4 * GiB}, 3 * GiB, [0])
     assert container["pages"]["private"] == {"0": GiB, "1": 3 * GiB}
 
