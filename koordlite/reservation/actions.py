@@ -16,7 +16,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import HandOverText, ReservationObject, ReservationStatus
 from koordlite.reservation import capacity, lifecycle, placeholder
 from koordlite.reservation.placeholder import PlaceholderSettings
-from koordlite.reservation.pods import KnownPod
+from koordlite.reservation.pods import ClusterPod
 from koordlite.reservation.waiting import missing, node_capacity
 from koordlite.reservation.world import World
 
@@ -126,7 +126,7 @@ class Case(msgspec.Struct, frozen=True, dict=True):
     settings: PlaceholderSettings
     now: float
     """Seconds since the epoch."""
-    owner: KnownPod | None = None
+    owner: ClusterPod | None = None
     """The pod that is to get it next."""
     refused: str = ""
     """What the API server said when its placeholder was to be made."""
@@ -157,17 +157,17 @@ class Case(msgspec.Struct, frozen=True, dict=True):
         return (self.reservation.metadata.annotations or {}).get(keys.ROOM_KEPT, "")
 
     @property
-    def moment(self) -> str:
+    def timestamp(self) -> str:
         """Now, as it is written."""
         return times.show(self.now)
 
     @functools.cached_property
-    def pods(self) -> list[KnownPod]:
+    def pods(self) -> list[ClusterPod]:
         """Its placeholders that are not being deleted."""
         return [pod for pod in self.world.placeholders(self.reservation.metadata.uid) if not pod.deleting]
 
     @functools.cached_property
-    def alive(self) -> list[KnownPod]:
+    def alive(self) -> list[ClusterPod]:
         """Placeholders that hold, or will hold, room on its node."""
         return [pod for pod in self.pods if pod.alive and pod.node in ("", self.node)]
 
@@ -209,7 +209,7 @@ class Case(msgspec.Struct, frozen=True, dict=True):
         """Note why it is not placed, once for each text."""
         if lifecycle.message(self.status) != why:
             pending = msgspec.structs.replace(self.status, phase="Pending")
-            yield WriteStatus(before=self.status, after=lifecycle.unschedulable(pending, why, self.moment))
+            yield WriteStatus(before=self.status, after=lifecycle.unschedulable(pending, why, self.timestamp))
             yield self.say(reason, why, is_warning=True)
 
     def not_hoarding(self) -> Iterator[Action]:
@@ -225,6 +225,6 @@ class Case(msgspec.Struct, frozen=True, dict=True):
             yield Nominate(namespace=pod.namespace, name=pod.name, uid=pod.uid, node="")
 
 
-def delete(pod: KnownPod, why: str) -> DeletePlaceholder:
+def delete(pod: ClusterPod, why: str) -> DeletePlaceholder:
     """Deletion of this very placeholder."""
     return DeletePlaceholder(namespace=pod.namespace, name=pod.name, uid=pod.uid, why=why)

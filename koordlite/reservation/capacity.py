@@ -57,8 +57,8 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def available(self) -> dict[str, Quantity]:
         """Rest: allocatable − allocated − reserved, never below 0."""
-        rest = {name: minus(amount, self.allocated.get(name, ZERO)) for name, amount in self.allocatable.items()}
-        return left(rest, self.reserved)
+        remaining = {name: minus(amount, self.allocated.get(name, ZERO)) for name, amount in self.allocatable.items()}
+        return left(remaining, self.reserved)
 
     def _masked(self, amounts: Amounts) -> dict[str, Quantity]:
         return {name: amount for name, amount in amounts.items() if name in self.names}
@@ -88,7 +88,7 @@ class NodeCapacity(msgspec.Struct, frozen=True, kw_only=True):
     """Of owners that would be evicted, by uid of the reservation."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """Request of a pod, and how far it depends on reservations."""
 
     requests: Amounts
@@ -100,7 +100,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def refusals(
-    wanted: Wanted, where: NodeCapacity, holdings: Sequence[Holding], *, skip_node: bool = False
+    demand: Demand, where: NodeCapacity, holdings: Sequence[Holding], *, skip_node: bool = False
 ) -> tuple[str, ...]:
     """Reason why the pod fits neither into the node with one of the reservations nor, where it may, into the node
     alone.
@@ -110,47 +110,47 @@ def refusals(
     by_node: set[str] = set()
     by_reservation: list[str] = []
     for holding in holdings:
-        if wanted.name and wanted.name != holding.name:
+        if demand.name and demand.name != holding.name:
             continue
-        if not wanted.has_affinity and not any(name in wanted.requests for name in holding.names):
+        if not demand.has_affinity and not any(name in demand.requests for name in holding.names):
             continue
-        node, own = fit_both(wanted, where, holding, skip_node=skip_node and len(holdings) <= 1)
+        node, own = fit_both(demand, where, holding, skip_node=skip_node and len(holdings) <= 1)
         if not node and not own:
             return ()
         by_node.update(node)
         by_reservation += own
-    if wanted.must_reserve:
+    if demand.must_reserve:
         return (*(f"Insufficient {name} by node" for name in sorted(by_node)), *by_reservation) or (NONE_MEETS,)
-    lacking = by_node or fit_node(whole(wanted.requests), where, whole(where.preemptible))
+    lacking = by_node or fit_node(whole(demand.requests), where, whole(where.preemptible))
     return tuple(f"Insufficient {name} by node" for name in sorted(lacking))
 
 
 def fit_both(
-    wanted: Wanted, where: NodeCapacity, holding: Holding, *, skip_node: bool = False
+    demand: Demand, where: NodeCapacity, holding: Holding, *, skip_node: bool = False
 ) -> tuple[list[str], list[str]]:
     """(resources the node lacks, reasons of the reservation): the pod takes what both have left."""
     inside = where.preemptible_in.get(holding.uid, {})
     free = collections.Counter(whole(holding.available))
     for more in (where.preemptible, inside):
         free.update(whole(more))
-    node = [] if skip_node else fit_node(whole(wanted.requests), where, free)
-    detailed = bool(wanted.name) and wanted.name == holding.name
-    own = fit_reservation(wanted.requests, holding, inside, detailed=detailed) if holding.policy == RESTRICTED else []
+    node = [] if skip_node else fit_node(whole(demand.requests), where, free)
+    detailed = bool(demand.name) and demand.name == holding.name
+    own = fit_reservation(demand.requests, holding, inside, detailed=detailed) if holding.policy == RESTRICTED else []
     return node, own
 
 
-def fit_node(asked: Whole, where: NodeCapacity, extra: Whole) -> list[str]:
+def fit_node(request: Whole, where: NodeCapacity, extra: Whole) -> list[str]:
     """The resources of which the node has too little: asked > allocatable − (requested − owners − extra).
 
     `extra` is what counts as free beside: the rest of a reservation, pods that would be evicted.
     """
     lacking = ["pods"] if where.pods - where.matched + 1 > where.allocatable.get("pods", 0) else []
-    scalars = sorted(name for name in asked if name not in (*_NATIVE, "pods"))
-    if not scalars and not any(asked.get(name, 0) for name in _NATIVE):
+    scalars = sorted(name for name in request if name not in (*_NATIVE, "pods"))
+    if not scalars and not any(request.get(name, 0) for name in _NATIVE):
         return lacking
     for name in (*_NATIVE, *scalars):
         used = where.requested.get(name, 0) - where.owners.get(name, 0) - extra.get(name, 0)
-        if asked.get(name, 0) > where.allocatable.get(name, 0) - used:
+        if request.get(name, 0) > where.allocatable.get(name, 0) - used:
             lacking.append(name)
     return lacking
 
@@ -159,12 +159,12 @@ def fit_reservation(requests: Amounts, holding: Holding, preemptible: Amounts, *
     """Reason why a Restricted reservation has too little for the pod; `detailed` with the numbers."""
     reasons = _too_many_pods(holding, preemptible, detailed=detailed)
     for name in holding.names:
-        asked = requests.get(name, ZERO)
+        requested = requests.get(name, ZERO)
         capacity = minus(holding.allocatable.get(name, ZERO), holding.reserved.get(name, ZERO))
         used = minus(holding.allocated[name], preemptible.get(name, ZERO)) if name in holding.allocated else ZERO
         used = used if used.nano > 0 else ZERO
-        if asked.nano and asked > minus(capacity, used):
-            numbers = (_whole(name, amount) for amount in (asked, used, capacity))
+        if requested.nano and requested > minus(capacity, used):
+            numbers = (_whole(name, amount) for amount in (requested, used, capacity))
             reasons.append(f"{PREFIX}Insufficient {name}" + (_numbers(*numbers) if detailed else ""))
     return reasons
 
@@ -179,19 +179,21 @@ def _too_many_pods(holding: Holding, preemptible: Amounts, *, detailed: bool) ->
 
 def score(requests: Amounts, holding: Holding) -> int:
     """Part of the reservation that would be used, 0 to 100: the mean over what it holds; too much counts 0."""
-    held = {name: amount for name, amount in holding.allocatable.items() if amount.nano}
+    capacities = {name: amount for name, amount in holding.allocatable.items() if amount.nano}
     total = added(requests, holding.allocated)
     points = (
-        100 * total[name].milli // most.milli for name, most in held.items() if name in total and total[name] <= most
+        100 * total[name].milli // most.milli
+        for name, most in capacities.items()
+        if name in total and total[name] <= most
     )
-    return sum(points) // len(held) if held else 0
+    return sum(points) // len(capacities) if capacities else 0
 
 
 def first_by_order(orders: Sequence[str | None]) -> int | None:
     """The place of the smallest order label; 0, text and no label do not count."""
     numbers = [(_order(text), place) for place, text in enumerate(orders)]
-    found = [(number, place) for number, place in numbers if number is not None]
-    return min(found)[1] if found else None
+    ordered = [(number, place) for number, place in numbers if number is not None]
+    return min(ordered)[1] if ordered else None
 
 
 def _order(text: str | None) -> int | None:
@@ -216,5 +218,5 @@ def _whole(name: str, amount: Quantity) -> int:
     return amount.milli if name == "cpu" else amount.value
 
 
-def _numbers(asked: int, used: int, most: int) -> str:
-    return f", requested: {asked}, used: {used}, capacity: {most}"
+def _numbers(requested: int, used: int, most: int) -> str:
+    return f", requested: {requested}, used: {used}, capacity: {most}"

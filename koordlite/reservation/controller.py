@@ -115,15 +115,15 @@ class Controller:
         self._stop, self._wake = threading.Event(), threading.Event()
         sources: list[Source[Any]] = [RESERVATIONS, NODES, PODS, *([REPORTS] if judge.taker(REPORTS.name) else [])]
         self._watches = {source.name: self._watching(source) for source in sources}
-        self._writer = Writer(api, wrote=self._wrote, deleted=self._deleted, say=self._said, may=leads)
+        self._writer = Writer(api, wrote=self._wrote, deleted=self._deleted, say=self._emit, may=leads)
         self._refused: dict[str, str] = {}
         self._together = TOGETHER
         self._paused: dict[str, tuple[int, float]] = {}
         """By uid of a Reservation, how many steps failed in a row, and until when no other is tried."""
-        self._told: dict[tuple[str, str, str], float] = {}
+        self._emitted: dict[tuple[str, str, str], float] = {}
         self._rival, self._next_look, self._error = "", float("-inf"), ""
         self._rival_lease: dict[str, Any] | None = None
-        self.said: collections.Counter[str] = collections.Counter()
+        self.events: collections.Counter[str] = collections.Counter()
         """Events by reason."""
         self._thread = Worker("reservations", self._run, restarts=False)
 
@@ -227,10 +227,10 @@ class Controller:
                 planned = step.plan(self.world, self._settings, self._wall(), self._refused)
         while not self._stop.is_set():
             with self.lock:
-                found = next(planned, None)
-            if found is None:
+                following = next(planned, None)
+            if following is None:
                 return
-            yield found
+            yield following
 
     def _run(self) -> None:
         guard = FaultGuard()
@@ -252,17 +252,17 @@ class Controller:
             self._rival_lease = self._lease()
         with self.lock:
             pods = list(self.world.koord_schedulers.values())
-        found = rival(pods, self._rival_lease, self._wall())
-        if bool(found) != bool(self._rival):
-            if found:
-                LOG.warning("koord-scheduler runs here (%s) and holds Reservations: placeholders are removed", found)
+        sign = rival(pods, self._rival_lease, self._wall())
+        if bool(sign) != bool(self._rival):
+            if sign:
+                LOG.warning("koord-scheduler runs here (%s) and holds Reservations: placeholders are removed", sign)
             else:
                 LOG.info("koord-scheduler does not run any more: Reservations are held by placeholders")
-        self._rival = found
+        self._rival = sign
 
     def _lease(self) -> dict[str, Any] | None:
         try:
-            found = msgspec.json.decode(self._api.request("GET", LEASE_PATH).body)
+            lease = msgspec.json.decode(self._api.request("GET", LEASE_PATH).body)
         except ApiError as error:
             if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
                 self._next_look = self._monotonic() + DENIED_SECONDS
@@ -271,7 +271,7 @@ class Controller:
             return None
         except (ApiUnreachable, msgspec.DecodeError):
             return None
-        return found if isinstance(found, dict) else None
+        return lease if isinstance(lease, dict) else None
 
     def _wrote(self, obj: PodObject | ReservationObject, raw: bytes) -> None:
         name = "reservations" if isinstance(obj, ReservationObject) else "pods"
@@ -295,32 +295,32 @@ class Controller:
         """Note that something is said, and tell whether it was not lately."""
         key, now = (subject, reason, text), self._monotonic()
         with self.lock:
-            self._told = {other: at for other, at in self._told.items() if now - at < SAID_AGAIN_SECONDS}
-            is_new = key not in self._told
-            self._told.setdefault(key, now)
+            self._emitted = {other: at for other, at in self._emitted.items() if now - at < SAID_AGAIN_SECONDS}
+            is_new = key not in self._emitted
+            self._emitted.setdefault(key, now)
         return is_new
 
-    def _said(self, of: Step, said: Say) -> None:
-        if not self._is_new(of.uid, said.reason, said.note):
+    def _emit(self, of: Step, event: Say) -> None:
+        if not self._is_new(of.uid, event.reason, event.note):
             return
-        self.said[said.reason] += 1
-        LOG.log(logging.WARNING if said.is_warning else logging.INFO, "%s: %s", said.reason, said.note)
+        self.events[event.reason] += 1
+        LOG.log(logging.WARNING if event.is_warning else logging.INFO, "%s: %s", event.reason, event.note)
         about = ObjectReference(kind="Reservation", name=of.name, uid=of.uid, api_version=GROUP_VERSION)
-        kind: EventType = "Warning" if said.is_warning else "Normal"
-        self._tell(Event(regarding=about, reason=said.reason, note=said.note, action="Reserve", type=kind))
+        kind: EventType = "Warning" if event.is_warning else "Normal"
+        self._tell(Event(regarding=about, reason=event.reason, note=event.note, action="Reserve", type=kind))
 
     def _watching(self, source: Source[Any]) -> Watching[Any]:
-        world, judged = self.world, self._judge.taker(source.name)
+        world, judge_takes = self.world, self._judge.taker(source.name)
         changes: dict[str, tuple[Callable[[Any], object], Callable[[str], object]]] = {
             RESERVATIONS.name: (world.put_reservation, world.remove_reservation),
             NODES.name: (world.put_node, world.remove_node),
             PODS.name: (world.put_pod, world.remove_pod),
         }
 
-        def taken(place: int) -> Callable[[Any], None]:
+        def take(place: int) -> Callable[[Any], None]:
             def apply(what: Any) -> None:
-                if judged is not None:
-                    judged[place](what)
+                if judge_takes is not None:
+                    judge_takes[place](what)
                 if source.name in changes:
                     with self.lock:
                         if changes[source.name][place](what) is not False:
@@ -328,7 +328,7 @@ class Controller:
 
             return apply
 
-        return watcher.fed(self._api, source, taken(0), taken(1), monotonic=self._monotonic)
+        return watcher.fed(self._api, source, take(0), take(1), monotonic=self._monotonic)
 
 
 def rival(pods: Collection[str], lease: Mapping[str, Any] | None, now: float) -> str:
@@ -360,7 +360,7 @@ class ReservationMetrics(Collector):
             world = controller.world
             phases = collections.Counter(each.status.phase or PENDING for each in world.reservations.values())
             placeholders = sum(bool(pod.stands_for) for pod in world.pods.values())
-            said = dict(controller.said)
+            counts = dict(controller.events)
         yield _gauge("controller_leader", "1 while this process holds the lease and may write", float(state.leads))
         yield _gauge(
             "controller_stands_back",
@@ -377,7 +377,7 @@ class ReservationMetrics(Collector):
             "What happened to Reservations, by the reason of the Event",
             labels=("reason",),
         )
-        for reason, count in sorted(said.items()):
+        for reason, count in sorted(counts.items()):
             events.add_metric((reason,), count)
         yield events
 

@@ -34,26 +34,26 @@ def read(reservation: ReservationObject) -> HandOverText | None:
 
 def under_way(reservation: ReservationObject) -> HandOverText | None:
     """The hand-over that is not over yet."""
-    found = read(reservation)
-    return found if found is not None and found.uid and not found.ended else None
+    text = read(reservation)
+    return text if text is not None and text.uid and not text.ended else None
 
 
-def begun(namespace: str, name: str, uid: str, *, before: HandOverText | None, now: float, rest: str) -> str:
+def begin(namespace: str, name: str, uid: str, *, before: HandOverText | None, now: float, remainder: str) -> str:
     """The annotation of a new attempt; `before` is what it says until now."""
     tries = before.tries if before is not None and before.uid == uid else 0
-    made = HandOverText(namespace=namespace, name=name, uid=uid, since=times.show(now), tries=tries, rest=rest)
-    return msgspec.json.encode(made).decode()
+    text = HandOverText(namespace=namespace, name=name, uid=uid, since=times.show(now), tries=tries, rest=remainder)
+    return msgspec.json.encode(text).decode()
 
 
-def given_up(attempt: HandOverText, now: float, rest: str) -> str:
+def give_up(attempt: HandOverText, now: float, remainder: str) -> str:
     """The annotation after the pod did not come; `rest` holds the place from now on."""
-    made = msgspec.structs.replace(attempt, ended=times.show(now), tries=attempt.tries + 1, rest=rest)
-    return msgspec.json.encode(made).decode()
+    text = msgspec.structs.replace(attempt, ended=times.show(now), tries=attempt.tries + 1, rest=remainder)
+    return msgspec.json.encode(text).decode()
 
 
-def with_rest(reservation: ReservationObject, rest: str) -> str:
+def with_rest(reservation: ReservationObject, remainder: str) -> str:
     """The annotation when a placeholder is made without a hand-over."""
-    return msgspec.json.encode(msgspec.structs.replace(read(reservation) or HandOverText(), rest=rest)).decode()
+    return msgspec.json.encode(msgspec.structs.replace(read(reservation) or HandOverText(), rest=remainder)).decode()
 
 
 def is_late(attempt: HandOverText, now: float) -> bool:

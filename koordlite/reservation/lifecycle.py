@@ -99,7 +99,7 @@ def holding(reservation: ReservationObject) -> tuple[Holding, tuple[Problem, ...
         reserved = written_resources(parse_reservation((notes or {}).get(keys.RESERVATION, ""), owner))
     except InputError as error:
         problems += error.problems
-    found = Holding(
+    own = Holding(
         name=reservation.metadata.name,
         uid=reservation.metadata.uid,
         policy=reservation.spec.allocate_policy,
@@ -107,12 +107,12 @@ def holding(reservation: ReservationObject) -> tuple[Holding, tuple[Problem, ...
         allocatable=allocatable,
         reserved=reserved,
     )
-    return found, tuple(problems)
+    return own, tuple(problems)
 
 
-def is_matchable(reservation: ReservationObject, held: Holding, problems: Collection[Problem]) -> bool:
+def is_matchable(reservation: ReservationObject, holding: Holding, problems: Collection[Problem]) -> bool:
     """Tell whether any pod may take it now."""
-    return is_available(reservation) and not problems and not (is_once(reservation) and held.owners)
+    return is_available(reservation) and not problems and not (is_once(reservation) and holding.owners)
 
 
 def available(reservation: ReservationObject, node: str, now: str) -> ReservationStatus:
@@ -130,12 +130,12 @@ def available(reservation: ReservationObject, node: str, now: str) -> Reservatio
 
 def unschedulable(status: ReservationStatus, message: str, now: str) -> ReservationStatus:
     """After a scheduler found no node; it is tried again, so the phase stays."""
-    found = _condition(status, _SCHEDULED)
-    if found is None:
+    scheduled = _condition(status, _SCHEDULED)
+    if scheduled is None:
         return _with(status, _new(_SCHEDULED, "False", "Unschedulable", now, message))
-    if found.status == "True":
-        return _with(status, msgspec.structs.replace(found, last_probe_time=now))
-    same = msgspec.structs.replace(found, reason="Unschedulable", message=message, last_probe_time=now)
+    if scheduled.status == "True":
+        return _with(status, msgspec.structs.replace(scheduled, last_probe_time=now))
+    same = msgspec.structs.replace(scheduled, reason="Unschedulable", message=message, last_probe_time=now)
     return _with(status, same)
 
 
@@ -157,22 +157,22 @@ def lost(status: ReservationStatus, message: str, now: str) -> ReservationStatus
 
 def message(status: ReservationStatus) -> str:
     """Reason why it is not placed, as its status says."""
-    found = _condition(status, _SCHEDULED)
-    return found.message if found is not None and found.status == "False" else ""
+    scheduled = _condition(status, _SCHEDULED)
+    return scheduled.message if scheduled is not None and scheduled.status == "False" else ""
 
 
 def expired(status: ReservationStatus, now: str) -> ReservationStatus:
     """After its time ran out, or its node went."""
-    found, over = _condition(status, _READY), msgspec.structs.replace(status, phase=FAILED)
-    if found is None or found.status == "True":
+    ready, over = _condition(status, _READY), msgspec.structs.replace(status, phase=FAILED)
+    if ready is None or ready.status == "True":
         return _with(over, _new(_READY, "False", "Expired", now))
-    return _with(over, msgspec.structs.replace(found, reason="Expired", last_probe_time=now))
+    return _with(over, msgspec.structs.replace(ready, reason="Expired", last_probe_time=now))
 
 
 def succeeded(status: ReservationStatus, now: str) -> ReservationStatus:
     """After its owner took it for good."""
-    found = _condition(status, _READY) or _new(_READY, "False", "", now)
-    done = msgspec.structs.replace(found, status="False", reason="Succeeded", last_probe_time=now)
+    ready = _condition(status, _READY) or _new(_READY, "False", "", now)
+    done = msgspec.structs.replace(ready, status="False", reason="Succeeded", last_probe_time=now)
     return _with(msgspec.structs.replace(status, phase=SUCCEEDED), done)
 
 
@@ -234,18 +234,18 @@ def synced(
 
     The same object when nothing changed. Ours, unlike Koordinator's: one that was never placed expires, too.
     """
-    status, moment = reservation.status, times.show(now)
+    status, at = reservation.status, times.show(now)
     if has_ended(status):
         return status
-    gone = bool(status.node_name) and status.node_name not in nodes
-    if gone or Lifetime.of(reservation).is_over(now):
-        return expired(status, moment)
+    is_lost = bool(status.node_name) and status.node_name not in nodes
+    if is_lost or Lifetime.of(reservation).is_over(now):
+        return expired(status, at)
     if not status.node_name:
         return status
     took = sorted((pod for pod in pods if _took(pod[0], reservation)), key=lambda pod: pod[0].metadata.uid)
     total: dict[str, Quantity] = {}
-    for _, asked in took:
-        add_resources(total, {name: amount for name, amount in asked.items() if name in (status.allocatable or {})})
+    for _, requests in took:
+        add_resources(total, {name: amount for name, amount in requests.items() if name in (status.allocatable or {})})
     current = tuple(
         ObjectReference(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
         for pod, _ in took
@@ -253,8 +253,8 @@ def synced(
     before = tuple(sorted(status.current_owners or (), key=lambda owner: owner.uid))
     if before == current and amounts(status.allocated) == total:
         return status
-    found = msgspec.structs.replace(status, current_owners=current or None, allocated=_texts(total))
-    return succeeded(found, moment) if is_once(reservation) else found
+    after = msgspec.structs.replace(status, current_owners=current or None, allocated=_texts(total))
+    return succeeded(after, at) if is_once(reservation) else after
 
 
 def _took(pod: PodObject, reservation: ReservationObject) -> bool:
@@ -274,9 +274,9 @@ def _condition(status: ReservationStatus, kind: str) -> Condition | None:
 def _with(status: ReservationStatus, condition: Condition) -> ReservationStatus:
     """The status with this condition in the place of the one of its type, or at the end."""
     before = status.conditions or ()
-    kept = [condition if each.type == condition.type else each for each in before]
-    known = any(each.type == condition.type for each in before)
-    return msgspec.structs.replace(status, conditions=tuple(kept if known else [*kept, condition]))
+    conditions = [condition if each.type == condition.type else each for each in before]
+    exists = any(each.type == condition.type for each in before)
+    return msgspec.structs.replace(status, conditions=tuple(conditions if exists else [*conditions, condition]))
 
 
 def _new(kind: str, status: str, reason: str, now: str, message: str = "") -> Condition:

@@ -195,23 +195,23 @@ def _owns(owner: Owner, pod: PodObject) -> bool:
     )
 
 
-def _is_object(wanted: ObjectReference, pod: PodObject) -> bool:
+def _is_object(owner: ObjectReference, pod: PodObject) -> bool:
     """Pods are of version v1; Koordinator compares with a field that is empty in what a watch delivers."""
     meta = pod.metadata
-    pairs = (wanted.uid, meta.uid), (wanted.name, meta.name), (wanted.namespace, meta.namespace)
-    return all(want in ("", has) for want, has in (*pairs, (wanted.api_version, "v1")))
+    pairs = (owner.uid, meta.uid), (owner.name, meta.name), (owner.namespace, meta.namespace)
+    return all(want in ("", has) for want, has in (*pairs, (owner.api_version, "v1")))
 
 
-def _has_controller(wanted: ControllerReference, pod: PodObject) -> bool:
-    if wanted.namespace not in ("", pod.metadata.namespace):
+def _has_controller(owner: ControllerReference, pod: PodObject) -> bool:
+    if owner.namespace not in ("", pod.metadata.namespace):
         return False
-    return any(_is_reference(wanted, reference) for reference in pod.metadata.owner_references or ())
+    return any(_is_reference(owner, reference) for reference in pod.metadata.owner_references or ())
 
 
-def _is_reference(wanted: ControllerReference, has: OwnerReference) -> bool:
-    pairs = (wanted.uid, has.uid), (wanted.name, has.name), (wanted.kind, has.kind)
-    same = all(want in ("", value) for want, value in (*pairs, (wanted.api_version, has.api_version)))
-    return same and (wanted.controller is None or wanted.controller == has.controller)
+def _is_reference(owner: ControllerReference, has: OwnerReference) -> bool:
+    pairs = (owner.uid, has.uid), (owner.name, has.name), (owner.kind, has.kind)
+    same = all(want in ("", value) for want, value in (*pairs, (owner.api_version, has.api_version)))
+    return same and (owner.controller is None or owner.controller == has.controller)
 
 
 T = TypeVar("T", bound=msgspec.Struct)

@@ -23,14 +23,14 @@ from koordlite.numa.nrt.filter import Zones
 from koordlite.reservation import capacity, lifecycle, placeholder
 from koordlite.reservation.capacity import Holding
 from koordlite.reservation.matching import Candidate, read
-from koordlite.reservation.pods import KnownPod, stands_for
+from koordlite.reservation.pods import ClusterPod, stands_for
 
 MOST_REMEMBERED = 10_000
 Key = tuple[str, ...]
 ANY: Key = ("any",)
 
 
-class Placed(msgspec.Struct, frozen=True, eq=False):
+class PlacedReservation(msgspec.Struct, frozen=True, eq=False):
     """A reservation that has its node."""
 
     object: ReservationObject
@@ -88,7 +88,7 @@ class Placed(msgspec.Struct, frozen=True, eq=False):
         """Tell whether any pod may take it now."""
         return lifecycle.is_matchable(self.object, self.holding, self.problems)
 
-    def with_owners(self, requests: Mapping[str, Mapping[str, Quantity]]) -> Placed:
+    def with_owners(self, requests: Mapping[str, Mapping[str, Quantity]]) -> PlacedReservation:
         """With these pods, by uid, as those that took of it."""
         holding = self.holding
         for uid, amounts in requests.items():
@@ -96,7 +96,7 @@ class Placed(msgspec.Struct, frozen=True, eq=False):
         return self if holding is self.holding else msgspec.structs.replace(self, holding=holding)
 
 
-def placed(obj: ReservationObject) -> Placed | None:
+def placed(obj: ReservationObject) -> PlacedReservation | None:
     """The reservation where it is available on a node, without owners; None otherwise."""
     if not lifecycle.is_available(obj):
         return None
@@ -112,21 +112,21 @@ def placed(obj: ReservationObject) -> Placed | None:
         hand_over = read(HandOverText, obj.metadata.annotations, keys.HAND_OVER, owner)
     except InputError as error:
         hand_over, problems = None, (*problems, *error.problems)
-    return Placed(obj, holding, own, problems, hand_over)
+    return PlacedReservation(obj, holding, own, problems, hand_over)
 
 
-def matchable(obj: ReservationObject) -> Placed | None:
+def matchable(obj: ReservationObject) -> PlacedReservation | None:
     """The reservation with the owners and amounts that its status has; None where no pod may take it now."""
-    found, status = placed(obj), obj.status
-    if found is None:
+    reservation, status = placed(obj), obj.status
+    if reservation is None:
         return None
     owners: dict[str, capacity.Amounts] = {owner.uid: {} for owner in status.current_owners or ()}
-    holding = msgspec.structs.replace(found.holding, allocated=lifecycle.amounts(status.allocated), owners=owners)
-    found = msgspec.structs.replace(found, holding=holding)
-    return found if found.is_matchable else None
+    holding = msgspec.structs.replace(reservation.holding, allocated=lifecycle.amounts(status.allocated), owners=owners)
+    reservation = msgspec.structs.replace(reservation, holding=holding)
+    return reservation if reservation.is_matchable else None
 
 
-def preferred(candidate: Candidate, among: Sequence[Placed]) -> list[Placed]:
+def preferred(candidate: Candidate, among: Sequence[PlacedReservation]) -> list[PlacedReservation]:
     """In the order in which the pod takes them: the one being handed over, the smallest order label, then the one that
     it would use most of; equal ones as they are given."""
     first = capacity.first_by_order([one.order for one in among])
@@ -145,7 +145,7 @@ def _check(own: Allocation, holding: Holding) -> None:
 class OnNode(msgspec.Struct, frozen=True):
     """The reservations of one node, as a pod meets them."""
 
-    placed: tuple[Placed, ...] = ()
+    placed: tuple[PlacedReservation, ...] = ()
     taking: str = ""
     """uid of the one that the pod takes; empty: it takes none, and all are kept from it."""
     ignores: bool = False
@@ -161,7 +161,7 @@ class OnNode(msgspec.Struct, frozen=True):
     """The order label of the one it takes comes before those on all other nodes."""
 
     @property
-    def taken(self) -> Placed | None:
+    def match(self) -> PlacedReservation | None:
         """The one that the pod takes."""
         return next((one for one in self.placed if one.uid == self.taking), None) if self.taking else None
 
@@ -174,38 +174,38 @@ class OnNode(msgspec.Struct, frozen=True):
 NO_RESERVATIONS = OnNode()
 
 
-class PlacedReservations:
+class ReservationIndex:
     """`changed` is called with the node of every reservation that comes, changes or goes. Not locked: its owner is."""
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
-        self._placed: dict[str, Placed] = {}
+        self._placed: dict[str, PlacedReservation] = {}
         """By name."""
-        self._by_node: dict[str, dict[str, Placed]] = {}
-        self._by_owner: dict[Key, dict[str, Placed]] = {}
+        self._by_node: dict[str, dict[str, PlacedReservation]] = {}
+        self._by_owner: dict[Key, dict[str, PlacedReservation]] = {}
         """Those that a pod with this mark may own, by name."""
         self._took: collections.OrderedDict[str, str] = collections.OrderedDict()
         """uid of the reservation by uid of the pod, of Bindings that we sent and the watch has shown."""
 
     def put(self, obj: ReservationObject) -> None:
         """It came or changed."""
-        name, found = obj.metadata.name, placed(obj)
+        name, after = obj.metadata.name, placed(obj)
         before = self._placed.get(name)
-        if found is not None and before is not None and found.object == before.object:
+        if after is not None and before is not None and after.object == before.object:
             return
         self._drop(before)
-        if found is not None:
-            self._placed[name] = found
-            self._by_node.setdefault(obj.status.node_name, {})[name] = found
+        if after is not None:
+            self._placed[name] = after
+            self._by_node.setdefault(obj.status.node_name, {})[name] = after
             for key in _marks(obj):
-                self._by_owner.setdefault(key, {})[name] = found
+                self._by_owner.setdefault(key, {})[name] = after
             self._changed(obj.status.node_name)
 
     def remove(self, name: str) -> None:
         """It is gone."""
         self._drop(self._placed.get(name))
 
-    def of_node(self, node: str) -> tuple[Placed, ...]:
+    def of_node(self, node: str) -> tuple[PlacedReservation, ...]:
         """Reservations on a node, by name."""
         return tuple(one for _, one in sorted(self._by_node.get(node, {}).items()))
 
@@ -216,17 +216,19 @@ class PlacedReservations:
         meta = candidate.pod.metadata
         marks = [ANY, ("object", meta.uid), *(("label", *pair) for pair in (meta.labels or {}).items())]
         marks += [("controller", reference.uid) for reference in meta.owner_references or ()]
-        found = (one for mark in marks for one in self._by_owner.get(mark, {}).values())
-        return {one.object.status.node_name for one in found}
+        reservations = (one for mark in marks for one in self._by_owner.get(mark, {}).values())
+        return {one.object.status.node_name for one in reservations}
 
     def __len__(self) -> int:
         return len(self._placed)
 
-    def named(self, name: str) -> Placed | None:
+    def named(self, name: str) -> PlacedReservation | None:
         """The one of this name, where it is available."""
         return self._placed.get(name)
 
-    def met(self, placed: Iterable[Placed], pods: Iterable[KnownPod], freed: Mapping[str, tuple[Zones, ...]]) -> OnNode:
+    def on_node(
+        self, placed: Iterable[PlacedReservation], pods: Iterable[ClusterPod], freed: Mapping[str, tuple[Zones, ...]]
+    ) -> OnNode:
         """The reservations of a node on which `pods` are, or which they are on their way to; `freed` as of `OnNode`."""
         alive = {pod.uid: pod for pod in pods}
         listed = tuple(self._with_owners(one, alive) for one in placed)
@@ -239,12 +241,12 @@ class PlacedReservations:
             while len(self._took) > MOST_REMEMBERED:
                 self._took.popitem(last=False)
 
-    def _with_owners(self, one: Placed, alive: dict[str, KnownPod]) -> Placed:
+    def _with_owners(self, one: PlacedReservation, alive: dict[str, ClusterPod]) -> PlacedReservation:
         owners = {owner.uid for owner in one.object.status.current_owners or ()}
-        owners |= {uid for uid, pod in alive.items() if (pod.took or self._took.get(uid)) == one.uid}
+        owners |= {uid for uid, pod in alive.items() if (pod.reservation_uid or self._took.get(uid)) == one.uid}
         return one.with_owners({uid: alive[uid].shape.pod.requests for uid in sorted(owners & alive.keys())})
 
-    def _drop(self, before: Placed | None) -> None:
+    def _drop(self, before: PlacedReservation | None) -> None:
         if before is None:
             return
         node = before.object.status.node_name
@@ -269,5 +271,5 @@ def _mark(owner: Owner) -> Key:
         return "controller", owner.controller.uid
     if owner.object is not None and owner.object.uid:
         return "object", owner.object.uid
-    wanted = owner.label_selector.match_labels if owner.label_selector is not None else None
-    return ("label", *min(wanted.items())) if wanted else ANY
+    labels = owner.label_selector.match_labels if owner.label_selector is not None else None
+    return ("label", *min(labels.items())) if labels else ANY

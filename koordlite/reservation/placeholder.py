@@ -62,7 +62,7 @@ class PlaceholderSettings(msgspec.Struct, frozen=True, kw_only=True):
         return f"no placeholder may be made in namespace {name} (--placeholder-namespace of the reservation controller)"
 
 
-def wanted(reservation: ReservationObject) -> dict[str, Quantity]:
+def resources(reservation: ReservationObject) -> dict[str, Quantity]:
     """Resources of the whole place: the status of an available reservation, else template and resize annotation.
     InputError when that cannot be read."""
     if lifecycle.is_available(reservation):
@@ -89,21 +89,21 @@ def pod(
     """Placeholder `number`, holding `amounts`; with `node` only there. The template has to be readable."""
     template = reservation.spec.template or {}
     spec: dict[str, Any] = {key: value for key, value in (template.get("spec") or {}).items() if value is not None}
-    kept = {key: spec[key] for key in _PLACEMENT if spec.get(key)}
+    copied = {key: spec[key] for key in _PLACEMENT if spec.get(key)}
     if node := node or str(spec.get("nodeName") or ""):
-        kept["affinity"] = _pinned(kept.get("affinity") or {}, node)
+        copied["affinity"] = _pinned(copied.get("affinity") or {}, node)
     claims = [volume for volume in spec.get("volumes") or () if volume.get("persistentVolumeClaim")]
     whole = amounts == template_requests(reservation) and not spec.get("initContainers")
     if not whole:
-        kept.pop("resources", None)
-        kept.pop("runtimeClassName", None)  # Its overhead is in the amounts, and would be added again.
+        copied.pop("resources", None)
+        copied.pop("runtimeClassName", None)  # Its overhead is in the amounts, and would be added again.
     containers = [_container(one, settings.image) for one in spec.get("containers") or ()] if whole else []
     body = {
-        **kept,
+        **copied,
         **({"volumes": claims} if claims else {}),
         **({"priorityClassName": settings.priority_class} if settings.priority_class else {}),
         "schedulerName": spec.get("schedulerName") or settings.scheduler,
-        "containers": containers or [_rest(amounts, spec, settings.image)],
+        "containers": containers or [_remainder(amounts, spec, settings.image)],
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 0,
@@ -157,23 +157,23 @@ def as_pod(reservation: ReservationObject) -> PodObject:
 
 
 def _meta(reservation: ReservationObject) -> Raw:
-    found = (reservation.spec.template or {}).get("metadata")
-    return found if isinstance(found, dict) else {}  # `validity.problems` names what is none.
+    meta = (reservation.spec.template or {}).get("metadata")
+    return meta if isinstance(meta, dict) else {}  # `validity.problems` names what is none.
 
 
 def _container(one: Raw, image: str) -> dict[str, Any]:
     """A container of the template with nothing but its amounts and host ports."""
     ports = [_port(port) for port in one.get("ports") or () if port.get("hostPort")]
     resources = {key: value for key, value in (one.get("resources") or {}).items() if key in ("requests", "limits")}
-    made = {"name": one.get("name"), "image": image, "resources": resources, "securityContext": _RIGHTS}
-    return {**made, **({"ports": ports} if ports else {})}
+    copy = {"name": one.get("name"), "image": image, "resources": resources, "securityContext": _RIGHTS}
+    return {**copy, **({"ports": ports} if ports else {})}
 
 
 def _port(port: Raw) -> dict[str, Any]:
     return {key: port[key] for key in ("containerPort", "hostPort", "protocol", "hostIP") if port.get(key)}
 
 
-def _rest(amounts: Amounts, spec: Raw, image: str) -> dict[str, Any]:
+def _remainder(amounts: Amounts, spec: Raw, image: str) -> dict[str, Any]:
     """One container for amounts that are not those of the template's containers."""
     listed = {key: str(amount) for key, amount in sorted(amounts.items()) if amount.nano > 0 and key != "pods"}
     bare = msgspec.convert({"containers": spec.get("containers") or []}, PodSpec, strict=False)
@@ -257,14 +257,14 @@ def _with_allocatable(reservation: ReservationObject, spec: dict[str, Any]) -> d
     status = reservation.status
     if status.phase != AVAILABLE or not status.node_name:
         return spec
-    asked, held = pod_requests(spec), parse_resources(status.allocatable, "", "", [])
-    if asked == held:
+    requests, allocatable = pod_requests(spec), parse_resources(status.allocatable, "", "", [])
+    if requests == allocatable:
         return spec
-    amounts = {name: str(amount) for name, amount in {**asked, **held}.items()}
+    amounts = {name: str(amount) for name, amount in {**requests, **allocatable}.items()}
     bare = {name: [_bare(one) for one in spec[name]] for name in ("initContainers", "containers") if spec.get(name)}
     inside = {"name": _INSIDE, "resources": {"limits": amounts, "requests": dict(amounts)}}
-    rest = {name: value for name, value in spec.items() if name != "overhead"}
-    return {**rest, **bare, "containers": [*bare.get("containers", []), inside]}
+    spec = {name: value for name, value in spec.items() if name != "overhead"}
+    return {**spec, **bare, "containers": [*bare.get("containers", []), inside]}
 
 
 def _bare(container: dict[str, Any]) -> dict[str, Any]:

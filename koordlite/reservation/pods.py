@@ -35,7 +35,7 @@ class PodShape:
         started = requests.in_nano(obj.spec)
         self.request = nrt.aligned_by_kubelet(started, guaranteed=self.guaranteed)
         """What is aligned, as kubelet counts it."""
-        self.aligned = any(counted for part in self.request.parts for _, _, counted in part.wanted)
+        self.aligned = any(is_aligned for part in self.request.parts for _, _, is_aligned in part.wanted)
         """Whether kubelet aligns any of it."""
         running = (amounts for kind, _, amounts in started if kind != "init")
         self.exclusive = exclusive(running, guaranteed=self.guaranteed)
@@ -66,7 +66,7 @@ class PodShape:
         return self.pod.annotations.get(key, "")
 
 
-class KnownPod(msgspec.Struct, frozen=True):
+class ClusterPod(msgspec.Struct, frozen=True):
     """One pod of the cluster."""
 
     namespace: str
@@ -90,7 +90,7 @@ class KnownPod(msgspec.Struct, frozen=True):
     """Annotation `topology.crane.io/topology-result`."""
     stands_for: str = ""
     """uid of the Reservation whose placeholder it is; see `stands_for`."""
-    took: str = ""
+    reservation_uid: str = ""
     """uid of the Reservation that a Binding of ours lets it take; never what the pod says itself."""
     tied: str = ""
     """Why it is not moved to make room for another pod; empty: as far as its own object says, it may be."""
@@ -130,8 +130,8 @@ class KnownPod(msgspec.Struct, frozen=True):
     def refused(self) -> str | None:
         """Message of its scheduler when it found no node; None when it has not, or the pod is bound."""
         conditions = self.obj.status.conditions if self.obj is not None and not self.node else None
-        found = next((c for c in conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
-        return None if found is None or found.reason == "SchedulingGated" else found.message or ""
+        condition = next((c for c in conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
+        return None if condition is None or condition.reason == "SchedulingGated" else condition.message or ""
 
     @property
     def refused_by_kubelet(self) -> bool:
@@ -139,7 +139,7 @@ class KnownPod(msgspec.Struct, frozen=True):
         return self.phase == "Failed" and self.reason in ("TopologyAffinityError", "SMTAlignmentError")
 
 
-def held_by(pods: Iterable[KnownPod]) -> dict[str, Quantity]:
+def total_requests(pods: Iterable[ClusterPod]) -> dict[str, Quantity]:
     """Sum of their requests."""
     total: dict[str, Quantity] = {}
     for pod in pods:
@@ -158,12 +158,34 @@ class Shapes:
         """The shape of a pod; pods that differ in nothing that decides share one."""
         obj = resizing.counted(obj)
         key = _key(obj)
-        found = self._shapes.get(key)
-        if found is None:
+        shape = self._shapes.get(key)
+        if shape is None:
             if len(self._shapes) >= self._most:
                 del self._shapes[next(iter(self._shapes))]
-            found = self._shapes[key] = PodShape(obj)
-        return found
+            shape = self._shapes[key] = PodShape(obj)
+        return shape
+
+    def pod(self, obj: objects.PodObject) -> ClusterPod:
+        """The pod that `obj` describes, with its shape."""
+        notes, shape = obj.metadata.annotations or {}, self.of(obj)
+        return ClusterPod(
+            namespace=sys.intern(obj.metadata.namespace),
+            name=obj.metadata.name,
+            uid=obj.metadata.uid,
+            node=sys.intern(obj.spec.node_name),
+            shape=shape,
+            scheduler=sys.intern(obj.spec.scheduler_name or "default-scheduler"),
+            priority=obj.spec.priority or 0,
+            phase=sys.intern(obj.status.phase),
+            reason=sys.intern(obj.status.reason or ""),
+            started=obj.status.start_time is not None,
+            deleting=obj.metadata.deletion_timestamp is not None,
+            nominated=sys.intern(obj.status.nominated_node_name or ""),
+            resource_status=notes.get(keys.RESOURCE_STATUS, ""),
+            crane_result=notes.get(keys.CRANE_TOPOLOGY_RESULT, ""),
+            stands_for=stands_for(obj.metadata),
+            tied=_tied(obj, shape),
+        )
 
 
 def stands_for(meta: objects.ObjectMeta) -> str:
@@ -172,29 +194,6 @@ def stands_for(meta: objects.ObjectMeta) -> str:
     uid = (meta.labels or {}).get(keys.RESERVATION_UID, "")
     owned = any(owner.kind == "Reservation" and owner.uid == uid for owner in meta.owner_references or ())
     return uid if uid and owned and meta.name.startswith(f"reservation-{uid}-") else ""
-
-
-def known(obj: objects.PodObject, shape: PodShape) -> KnownPod:
-    """The pod that `obj` describes."""
-    notes = obj.metadata.annotations or {}
-    return KnownPod(
-        namespace=sys.intern(obj.metadata.namespace),
-        name=obj.metadata.name,
-        uid=obj.metadata.uid,
-        node=sys.intern(obj.spec.node_name),
-        shape=shape,
-        scheduler=sys.intern(obj.spec.scheduler_name or "default-scheduler"),
-        priority=obj.spec.priority or 0,
-        phase=sys.intern(obj.status.phase),
-        reason=sys.intern(obj.status.reason or ""),
-        started=obj.status.start_time is not None,
-        deleting=obj.metadata.deletion_timestamp is not None,
-        nominated=sys.intern(obj.status.nominated_node_name or ""),
-        resource_status=notes.get(keys.RESOURCE_STATUS, ""),
-        crane_result=notes.get(keys.CRANE_TOPOLOGY_RESULT, ""),
-        stands_for=stands_for(obj.metadata),
-        tied=_tied(obj, shape),
-    )
 
 
 def _tied(obj: objects.PodObject, shape: PodShape) -> str:

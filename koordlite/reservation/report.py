@@ -14,7 +14,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import Owner, ReservationObject
 from koordlite.reservation import hand_over, lifecycle, matching, placed, placeholder, validity, waiting
 from koordlite.reservation.actions import Case
-from koordlite.reservation.pods import KnownPod, held_by
+from koordlite.reservation.pods import ClusterPod, total_requests
 from koordlite.reservation.world import World
 
 Document = dict[str, Any]
@@ -27,26 +27,26 @@ def all_of(world: World, now: float) -> list[Document]:
 
 def one_of(world: World, name: str, settings: placeholder.PlaceholderSettings, now: float) -> Document | None:
     """Everything about one; None when there is none of that name."""
-    found = world.reservations.get(name)
-    if found is None:
+    reservation = world.reservations.get(name)
+    if reservation is None:
         return None
-    case = Case(world, found, settings, now)
-    coming = hand_over.read(found)
+    case = Case(world, reservation, settings, now)
+    coming = hand_over.read(reservation)
     return {
-        **_line(world, found, now),
-        "uid": found.metadata.uid,
-        "may": [_owner(each) for each in found.spec.owners or ()],
-        "allocateOnce": lifecycle.is_once(found),
-        "allocatePolicy": found.spec.allocate_policy or "Aligned",
-        "unschedulable": found.spec.unschedulable,
-        "taints": [f"{taint.key}={taint.value}:{taint.effect}" for taint in found.spec.taints or ()],
-        "order": (found.metadata.labels or {}).get(keys.RESERVATION_ORDER),
-        "remaining": _texts(case.remaining) if lifecycle.is_available(found) else {},
-        "cpus": (found.metadata.annotations or {}).get(keys.RESOURCE_STATUS),
-        "placeholders": [_placeholder(pod) for pod in world.placeholders(found.metadata.uid)],
+        **_line(world, reservation, now),
+        "uid": reservation.metadata.uid,
+        "may": [_owner(each) for each in reservation.spec.owners or ()],
+        "allocateOnce": lifecycle.is_once(reservation),
+        "allocatePolicy": reservation.spec.allocate_policy or "Aligned",
+        "unschedulable": reservation.spec.unschedulable,
+        "taints": [f"{taint.key}={taint.value}:{taint.effect}" for taint in reservation.spec.taints or ()],
+        "order": (reservation.metadata.labels or {}).get(keys.RESERVATION_ORDER),
+        "remaining": _texts(case.remaining) if lifecycle.is_available(reservation) else {},
+        "cpus": (reservation.metadata.annotations or {}).get(keys.RESOURCE_STATUS),
+        "placeholders": [_placeholder(pod) for pod in world.placeholders(reservation.metadata.uid)],
         "handOver": msgspec.to_builtins(coming) if coming is not None and coming.uid else None,
-        "waiting": list(_waiting(world, found, settings, now)),
-        "problems": [str(problem) for problem in validity.problems(found)],
+        "waiting": list(_waiting(world, reservation, settings, now)),
+        "problems": [str(problem) for problem in validity.problems(reservation)],
         "koordScheduler": sorted(world.koord_schedulers.values()),
     }
 
@@ -58,8 +58,8 @@ def _line(world: World, obj: ReservationObject, now: float) -> Document:
         "name": obj.metadata.name,
         "phase": status.phase or "Pending",
         "node": status.node_name,
-        "holds": _wanted(obj),
-        "held": _texts(held_by(pods)),
+        "holds": _holds(obj),
+        "held": _texts(total_requests(pods)),
         "taken": _texts(lifecycle.amounts(status.allocated)),
         "owners": [f"{owner.namespace}/{owner.name}" for owner in status.current_owners or ()],
         "why": _why(obj),
@@ -67,7 +67,7 @@ def _line(world: World, obj: ReservationObject, now: float) -> Document:
     }
 
 
-def _placeholder(pod: KnownPod) -> Document:
+def _placeholder(pod: ClusterPod) -> Document:
     if pod.deleting:
         state = "being deleted"
     elif pod.ended:
@@ -79,9 +79,9 @@ def _placeholder(pod: KnownPod) -> Document:
     return {"pod": pod.key, "node": pod.node, "state": state, "requests": _texts(pod.requests)}
 
 
-def _wanted(obj: ReservationObject) -> dict[str, str]:
+def _holds(obj: ReservationObject) -> dict[str, str]:
     try:
-        return _texts(placeholder.wanted(obj))
+        return _texts(placeholder.resources(obj))
     except (InputError, msgspec.ValidationError):
         return {}  # `problems` names it.
 
@@ -118,19 +118,19 @@ def _owner(owner: Owner) -> str:
     """Owners that may take it, as one line."""
     parts = []
     if owner.object is not None:
-        found = msgspec.to_builtins(owner.object)
-        parts.append("pod " + " ".join(f"{key}={value}" for key, value in found.items()))
+        fields = msgspec.to_builtins(owner.object)
+        parts.append("pod " + " ".join(f"{key}={value}" for key, value in fields.items()))
     if owner.controller is not None:
-        found = msgspec.to_builtins(owner.controller)
-        parts.append("pods of " + " ".join(f"{key}={value}" for key, value in found.items() if key != "controller"))
+        fields = msgspec.to_builtins(owner.controller)
+        parts.append("pods of " + " ".join(f"{key}={value}" for key, value in fields.items() if key != "controller"))
     if owner.label_selector is not None:
         parts.append("pods with " + _selector(msgspec.to_builtins(owner.label_selector)))
     return ", and ".join(parts) or "every pod"
 
 
-def _selector(found: Mapping[str, Any]) -> str:
-    labels = [f"{key}={value}" for key, value in (found.get("matchLabels") or {}).items()]
-    lines = found.get("matchExpressions") or ()
+def _selector(selector: Mapping[str, Any]) -> str:
+    labels = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    lines = selector.get("matchExpressions") or ()
     labels += [f"{e.get('key')} {e.get('operator')} {','.join(e.get('values') or ())}".rstrip() for e in lines]
     return " and ".join(labels) or "any labels"
 
@@ -141,7 +141,7 @@ def _waiting(
     """Pods that wait for a node and that its owners name, and why they do not get it."""
     place, coming = placed.matchable(obj), hand_over.under_way(obj)
 
-    def why(pod: KnownPod, one: matching.Candidate) -> str:
+    def why(pod: ClusterPod, one: matching.Candidate) -> str:
         if place is None:
             return "it is not available"
         if coming is not None:
@@ -166,78 +166,81 @@ def _texts(amounts: Mapping[str, Quantity]) -> dict[str, str]:
 _COLUMNS = ("NAME", "PHASE", "NODE", "HOLDS", "TAKEN", "OWNERS", "ENDS IN", "WHY")
 
 
-def table(found: Sequence[Mapping[str, Any]], *, wide: bool = False) -> Iterator[str]:
+def table(documents: Sequence[Mapping[str, Any]], *, wide: bool = False) -> Iterator[str]:
     """All of them, in columns. `wide`: also what placeholders hold now."""
-    rows: list[tuple[str, ...]] = [_COLUMNS, *(_row(each) for each in found)]
+    rows: list[tuple[str, ...]] = [_COLUMNS, *(_row(each) for each in documents)]
     if wide:
-        held = ["HELD NOW", *(_amounts(each["held"]) for each in found)]
-        rows = [(*row, text) for row, text in zip(rows, held, strict=True)]
+        amounts = ["HELD NOW", *(_amounts(each["held"]) for each in documents)]
+        rows = [(*row, text) for row, text in zip(rows, amounts, strict=True)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
 
 
-def details(found: Mapping[str, Any]) -> Iterator[str]:
+def details(document: Mapping[str, Any]) -> Iterator[str]:
     """Everything about one."""
-    where = f" on node {found['node']}" if found["node"] else ""
-    yield f"Reservation {found['name']}: {found['phase']}{where}"
-    if found["why"]:
-        yield f"  why: {found['why']}"
-    if found["koordScheduler"]:
-        yield f"  koord-scheduler runs ({', '.join(found['koordScheduler'])}): it holds the place, no placeholder does"
-    yield from (f"  problem: {each}" for each in found["problems"])
-    yield f"  holds: {_amounts(found['holds'])}; placeholders hold now: {_amounts(found['held'])}"
-    if found["taken"] or found["owners"]:
-        yield f"  taken: {_amounts(found['taken'])} by {', '.join(found['owners']) or 'none'}"
-    if found["cpus"]:
-        yield f"  CPUs and NUMA nodes: {found['cpus']}"
-    yield f"  may take it: {'; '.join(found['may']) or 'no pod'}"
-    yield f"  {_rules(found)}"
-    yield f"  ends: {_end_line(found)}"
-    for pod in found["placeholders"]:
+    where = f" on node {document['node']}" if document["node"] else ""
+    yield f"Reservation {document['name']}: {document['phase']}{where}"
+    if document["why"]:
+        yield f"  why: {document['why']}"
+    if document["koordScheduler"]:
+        pods = ", ".join(document["koordScheduler"])
+        yield f"  koord-scheduler runs ({pods}): it holds the place, no placeholder does"
+    yield from (f"  problem: {each}" for each in document["problems"])
+    yield f"  holds: {_amounts(document['holds'])}; placeholders hold now: {_amounts(document['held'])}"
+    if document["taken"] or document["owners"]:
+        yield f"  taken: {_amounts(document['taken'])} by {', '.join(document['owners']) or 'none'}"
+    if document["cpus"]:
+        yield f"  CPUs and NUMA nodes: {document['cpus']}"
+    yield f"  may take it: {'; '.join(document['may']) or 'no pod'}"
+    yield f"  {_rules(document)}"
+    yield f"  ends: {_end_line(document)}"
+    for pod in document["placeholders"]:
         where = f" on {pod['node']}" if pod["node"] else ""
         yield f"  placeholder {pod['pod']}{where}: {pod['state']} ({_amounts(pod['requests'])})"
-    if found["handOver"]:
-        yield f"  {_hand_over(found['handOver'])}"
-    for pod in found["waiting"]:
+    if document["handOver"]:
+        yield f"  {_hand_over(document['handOver'])}"
+    for pod in document["waiting"]:
         yield f"  waits: pod {pod['pod']}: {pod['why']}"
 
 
 def _row(each: Mapping[str, Any]) -> tuple[str, ...]:
-    left = each["endsInSeconds"]
-    ends = duration.brief(max(left, 0)) if left is not None else each["endsBy"] or "-"
+    seconds = each["endsInSeconds"]
+    ends = duration.brief(max(seconds, 0)) if seconds is not None else each["endsBy"] or "-"
     owners = ",".join(each["owners"]) or "-"
     amounts = _amounts(each["holds"]), _amounts(each["taken"])
     return each["name"], each["phase"], each["node"] or "-", *amounts, owners, ends, each["why"] or "-"
 
 
-def _rules(found: Mapping[str, Any]) -> str:
-    parts = ["the first owner ends it" if found["allocateOnce"] else "owners share it"]
+def _rules(document: Mapping[str, Any]) -> str:
+    parts = ["the first owner ends it" if document["allocateOnce"] else "owners share it"]
     parts.append(
         "no part of an owner comes from the node"
-        if found["allocatePolicy"] == "Restricted"
+        if document["allocatePolicy"] == "Restricted"
         else "what exceeds it may come from the node"
     )
-    parts += ["it takes no new owners"] if found["unschedulable"] else []
-    parts += [f"taint {taint}" for taint in found["taints"]]
-    parts += [f"order {found['order']}"] if found["order"] else []
+    parts += ["it takes no new owners"] if document["unschedulable"] else []
+    parts += [f"taint {taint}" for taint in document["taints"]]
+    parts += [f"order {document['order']}"] if document["order"] else []
     return "; ".join(parts)
 
 
-def _end_line(found: Mapping[str, Any]) -> str:
-    if found["ends"] is None:
-        return "never by itself" if found["endsBy"] == "never" else "it has ended, or its end cannot be read"
-    left = found["endsInSeconds"]
-    when = f"in {duration.brief(left)}" if left >= 0 else f"{duration.brief(-left)} ago, at the next look"
-    return f"{found['ends']} ({found['endsBy']}), {when}"
+def _end_line(document: Mapping[str, Any]) -> str:
+    if document["ends"] is None:
+        return "never by itself" if document["endsBy"] == "never" else "it has ended, or its end cannot be read"
+    remaining = document["endsInSeconds"]
+    when = (
+        f"in {duration.brief(remaining)}" if remaining >= 0 else f"{duration.brief(-remaining)} ago, at the next look"
+    )
+    return f"{document['ends']} ({document['endsBy']}), {when}"
 
 
-def _hand_over(found: Mapping[str, Any]) -> str:
-    pod = f"{found.get('namespace')}/{found.get('name')}"
-    if found.get("ended"):
-        return f"hand-over to pod {pod} was given up at {found['ended']}, the {found.get('tries', 1)}. time in a row"
-    return f"hand-over to pod {pod} since {found.get('since')}"
+def _hand_over(text: Mapping[str, Any]) -> str:
+    pod = f"{text.get('namespace')}/{text.get('name')}"
+    if text.get("ended"):
+        return f"hand-over to pod {pod} was given up at {text['ended']}, the {text.get('tries', 1)}. time in a row"
+    return f"hand-over to pod {pod} since {text.get('since')}"
 
 
-def _amounts(found: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {text}" for name, text in found.items()) or "nothing"
+def _amounts(amounts: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {text}" for name, text in amounts.items()) or "nothing"

@@ -32,7 +32,7 @@ from koordlite.reservation.actions import (
 )
 from koordlite.reservation.matching import may_own
 from koordlite.reservation.placeholder import PlaceholderSettings
-from koordlite.reservation.pods import KnownPod, held_by
+from koordlite.reservation.pods import ClusterPod, total_requests
 from koordlite.reservation.waiting import assigned, displaced, missing, taker
 from koordlite.reservation.world import World
 
@@ -52,13 +52,13 @@ def plan(
 
     `refused`: what the API server said about placeholders that were to be made, by uid of the Reservation.
     """
-    chosen = assigned(world, settings.guarded, now)
+    owners = assigned(world, settings.guarded, now)
     for name in sorted(world.reservations):
         reservation = world.reservations.get(name)
         if reservation is None:
             continue
         uid = reservation.metadata.uid
-        case = Case(world, reservation, settings, now, chosen.get(uid), (refused or {}).get(uid, ""))
+        case = Case(world, reservation, settings, now, owners.get(uid), (refused or {}).get(uid, ""))
         actions: tuple[Action, ...] = ()
         with world.guarded(name):
             actions = tuple(of_one(case))
@@ -72,9 +72,9 @@ def withdrawal(world: World) -> Iterator[Step]:
     for reservation in list(world.reservations.values()):
         meta = reservation.metadata
         promises = {key: None for key in (keys.HAND_OVER, keys.ROOM_KEPT) if key in (meta.annotations or {})}
-        gone = (Annotate(annotations=promises),) if promises else ()
+        removals = (Annotate(annotations=promises),) if promises else ()
         pods = [pod for pod in world.placeholders(meta.uid) if not pod.deleting]
-        actions = (*(delete(pod, "Koordinator's scheduler runs") for pod in pods), *gone)
+        actions = (*(delete(pod, "Koordinator's scheduler runs") for pod in pods), *removals)
         if actions:
             yield Step(meta.name, meta.uid, actions)
     yield from _orphans(world)
@@ -100,7 +100,7 @@ def of_one(case: Case) -> Iterator[Action]:
     status = _synced(case)
     if status is not case.status:
         yield WriteStatus(before=case.status, after=status)
-        yield _said(case, status)
+        yield _event(case, status)
     elif lifecycle.is_available(reservation):
         if wrong:
             yield case.say("InvalidReservation", wrong, is_warning=True)
@@ -112,12 +112,14 @@ def of_one(case: Case) -> Iterator[Action]:
         yield from _pending(case)
 
 
-def _said(case: Case, status: ReservationStatus) -> Say:
+def _event(case: Case, status: ReservationStatus) -> Say:
     before, listed = case.status.current_owners or (), status.current_owners or ()
     names = ", ".join(f"{owner.namespace}/{owner.name}" for owner in listed)
     if status.phase == "Failed":
-        gone = bool(status.node_name) and status.node_name not in case.world.nodes
-        return case.say("Expired", f"node {status.node_name} is gone" if gone else "its time is over", is_warning=True)
+        is_lost = bool(status.node_name) and status.node_name not in case.world.nodes
+        return case.say(
+            "Expired", f"node {status.node_name} is gone" if is_lost else "its time is over", is_warning=True
+        )
     if status.phase == "Succeeded":
         return case.say("Succeeded", f"on node {status.node_name}, taken by {names}")
     return case.say("Taken" if len(listed) > len(before) else "OwnersChanged", f"owners now: {names or 'none'}")
@@ -133,12 +135,12 @@ def _synced(case: Case) -> ReservationStatus:
 
 def _takers(case: Case) -> Iterator[tuple[PodObject, Mapping[str, Quantity]]]:
     """Pods on its node that say they took it and that may: what a tenant writes on a pod makes it no owner."""
-    known = {owner.uid for owner in case.status.current_owners or ()}
+    owners = {owner.uid for owner in case.status.current_owners or ()}
     coming = hand_over.read(case.reservation)
     for pod in case.world.takers():
         if pod.obj is None or pod.node != case.node:
             continue
-        if pod.uid in known or (coming and coming.uid == pod.uid) or may_own(case.reservation, pod.obj):
+        if pod.uid in owners or (coming and coming.uid == pod.uid) or may_own(case.reservation, pod.obj):
             yield pod.obj, pod.requests
 
 
@@ -158,15 +160,15 @@ def _ended(case: Case) -> Iterator[Action]:
 
 def _pending(case: Case) -> Iterator[Action]:
     """Not placed yet."""
-    wanted = placeholder.wanted(case.reservation)
-    whole = [pod for pod in case.pods if pod.alive and not missing(wanted, pod.requests)]
+    amounts = placeholder.resources(case.reservation)
+    whole = [pod for pod in case.pods if pod.alive and not missing(amounts, pod.requests)]
     mine = min(whole, key=lambda pod: (not pod.admitted, not pod.node), default=None)
     if case.room_wanted and (mine is None or not mine.node):
-        yield from _awaited(case, mine)
+        yield from _keep_room(case, mine)
     failed = [pod for pod in case.pods if pod.ended]
     for pod in failed[:1]:
-        said = pod.obj.status.message if pod.obj is not None else ""
-        why = f"its placeholder failed on node {pod.node}: {said or 'no reason is given'}"
+        message = pod.obj.status.message if pod.obj is not None else ""
+        why = f"its placeholder failed on node {pod.node}: {message or 'no reason is given'}"
         yield from case.unplaced(why, reason="PlaceholderFailed")
     for pod in case.pods:
         if pod is not mine:
@@ -175,11 +177,11 @@ def _pending(case: Case) -> Iterator[Action]:
         if case.refused:
             yield from case.unplaced(case.refused, reason="PlaceholderRefused")
         spec = placeholder.as_pod(case.reservation).spec
-        coming = displaced(case.world, wanted, spec, case.reservation.metadata.uid)
+        coming = displaced(case.world, amounts, spec, case.reservation.metadata.uid)
         if not failed and not coming and not _waits(case):
-            yield case.make(wanted)
+            yield case.make(amounts)
     elif mine.node and mine.admitted:
-        yield from _held(case, mine)
+        yield from _hold(case, mine)
     elif not mine.node:
         if not case.room_wanted:
             yield from case.not_hoarding()
@@ -187,15 +189,15 @@ def _pending(case: Case) -> Iterator[Action]:
             yield from case.unplaced(why, reason="Unschedulable")
 
 
-def _awaited(case: Case, pod: KnownPod | None) -> Iterator[Action]:
+def _keep_room(case: Case, pod: ClusterPod | None) -> Iterator[Action]:
     """Have the scheduler keep what becomes free for the placeholder: it counts pods that are nominated to a node.
 
     Its class preempts nobody, so no failed attempt takes the nomination back. One at a time on a node: two would keep
     each other off. That room is kept is said only as long as it is: pods are evicted for it.
     """
     node = case.room_wanted
-    others = [each for each in case.world.nominated(node) if each is not pod]
-    may = node in case.world.nodes and not others
+    rivals = [each for each in case.world.nominated(node) if each is not pod]
+    may = node in case.world.nodes and not rivals
     if case.room_kept and not (may and pod is not None and pod.nominated == node == case.room_kept):
         yield Annotate(annotations={keys.ROOM_KEPT: None})
     if pod is None:
@@ -215,21 +217,21 @@ def _waits(case: Case) -> bool:
     return bool(lifecycle.message(case.status)) and case.now - max(moments, default=0.0) < RETRY_SECONDS
 
 
-def _why_not_bound(case: Case, pod: KnownPod) -> str:
-    said = pod.refused()
-    if said is not None:
-        return said or "its scheduler found no node, and gave no reason"
+def _why_not_bound(case: Case, pod: ClusterPod) -> str:
+    message = pod.refused()
+    if message is not None:
+        return message or "its scheduler found no node, and gave no reason"
     name = pod.obj.spec.scheduler_name if pod.obj is not None else ""
     is_late = pod.created and case.now - pod.created > UNSEEN_SECONDS
     return f"no scheduler has looked at its placeholder {pod.key}: is there one named {name}?" if is_late else ""
 
 
-def _held(case: Case, pod: KnownPod) -> Iterator[Action]:
+def _hold(case: Case, pod: ClusterPod) -> Iterator[Action]:
     """Kubelet holds it. Its CPUs are noted first, so that who sees it available sees them."""
-    given = (pod.obj.metadata.annotations or {}).get(keys.RESOURCE_STATUS) if pod.obj is not None else None
-    if (case.reservation.metadata.annotations or {}).get(keys.RESOURCE_STATUS) != given:
-        yield Annotate(annotations={keys.RESOURCE_STATUS: given})
-    after = lifecycle.available(case.reservation, pod.node, case.moment)
+    cpus = (pod.obj.metadata.annotations or {}).get(keys.RESOURCE_STATUS) if pod.obj is not None else None
+    if (case.reservation.metadata.annotations or {}).get(keys.RESOURCE_STATUS) != cpus:
+        yield Annotate(annotations={keys.RESOURCE_STATUS: cpus})
+    after = lifecycle.available(case.reservation, pod.node, case.timestamp)
     yield WriteStatus(before=case.status, after=msgspec.structs.replace(after, allocated=None))
     yield case.say("Available", f"held on node {pod.node} by pod {pod.key}")
 
@@ -246,43 +248,43 @@ def _available(case: Case) -> Iterator[Action]:
     if coming is not None:
         yield from _handing_over(case, coming)
     elif not case.status.current_owners and not any(pod.node for pod in case.alive):
-        yield from _lost(case)
+        yield from _lose(case)
     elif case.owner is not None and _may_be_freed(case, case.owner):
-        yield from _begun(case, case.owner)
+        yield from _begin(case, case.owner)
     else:
-        yield from _kept_whole(case)
+        yield from _keep_whole(case)
 
 
-def _may_be_freed(case: Case, owner: KnownPod) -> bool:
+def _may_be_freed(case: Case, owner: ClusterPod) -> bool:
     """Tell whether it still is the owner's, right before: other steps of this round may have changed that."""
     return not _is_taken_first(case, owner) and not (owner.obj and case.world.lacks(owner.obj, case.name))
 
 
-def _is_taken_first(case: Case, owner: KnownPod) -> bool:
+def _is_taken_first(case: Case, owner: ClusterPod) -> bool:
     """Tell whether a pod waits that would take the room before the owner."""
     return taker(case.world, owner, case.reservation, case.settings.guarded) is not None
 
 
-def _lost(case: Case) -> Iterator[Action]:
+def _lose(case: Case) -> Iterator[Action]:
     why = f"its placeholder on node {case.node} is gone"
     if keys.RESOURCE_STATUS in (case.reservation.metadata.annotations or {}):
         yield Annotate(annotations={keys.RESOURCE_STATUS: None})
-    yield WriteStatus(before=case.status, after=lifecycle.lost(case.status, why, case.moment))
+    yield WriteStatus(before=case.status, after=lifecycle.lost(case.status, why, case.timestamp))
     yield case.say("PlaceLost", f"{why}; another place is looked for", is_warning=True)
 
 
-def _kept_whole(case: Case) -> Iterator[Action]:
+def _keep_whole(case: Case) -> Iterator[Action]:
     """Placeholders hold what is left: more when owners went, less when they came without a hand-over."""
-    rest, held = case.remaining, held_by(case.alive)
-    if case.status.allocated and any(held[name] > rest.get(name, ZERO) for name in held):
-        if rest:
-            yield from _topped_up(case, rest)
+    remaining, holding = case.remaining, total_requests(case.alive)
+    if case.status.allocated and any(holding[name] > remaining.get(name, ZERO) for name in holding):
+        if remaining:
+            yield from _top_up(case, remaining)
         for pod in case.alive:
             yield delete(pod, "an owner took its part")
         return
     yield from case.not_hoarding()
     coming = [pod for pod in case.alive if not pod.node]
-    more = missing(rest, held_by(pod for pod in case.alive if pod.node))
+    more = missing(remaining, total_requests(pod for pod in case.alive if pod.node))
     exact = next((pod for pod in coming if not missing(more, pod.requests) and not missing(pod.requests, more)), None)
     # It waits for room that others were promised meanwhile, and would take it before them.
     displaced = exact if exact is not None and case.lacking(more) else None
@@ -290,47 +292,47 @@ def _kept_whole(case: Case) -> Iterator[Action]:
         if pod is not exact or pod is displaced:
             yield delete(pod, "others were promised the room" if pod is displaced else "another amount is missing")
     if exact is not None and displaced is None:
-        yield from _noted(case, exact.name)
+        yield from _note(case, exact.name)
     elif more and not case.lacking(more):
-        yield from _topped_up(case, more)
+        yield from _top_up(case, more)
 
 
-def _topped_up(case: Case, more: Amounts) -> Iterator[Action]:
+def _top_up(case: Case, more: Amounts) -> Iterator[Action]:
     """One placeholder more."""
-    yield from _noted(case, case.next_name)
+    yield from _note(case, case.next_name)
     yield case.make(more, pin=True)
 
 
-def _noted(case: Case, name: str) -> Iterator[Action]:
+def _note(case: Case, name: str) -> Iterator[Action]:
     """An extender lets the placeholder of this name have what the Reservation holds."""
-    found = hand_over.read(case.reservation)
-    if found is None or found.rest != name:
+    text = hand_over.read(case.reservation)
+    if text is None or text.rest != name:
         yield Annotate(annotations={keys.HAND_OVER: hand_over.with_rest(case.reservation, name)})
 
 
-def _begun(case: Case, owner: KnownPod) -> Iterator[Action]:
+def _begin(case: Case, owner: ClusterPod) -> Iterator[Action]:
     """The place is promised to the pod; the rest of the way is the same as for a process that finds it promised."""
-    rest = missing(case.remaining, owner.requests)
-    name = "" if not rest or lifecycle.is_once(case.reservation) else case.next_name
+    leftover = missing(case.remaining, owner.requests)
+    name = "" if not leftover or lifecycle.is_once(case.reservation) else case.next_name
     before = hand_over.read(case.reservation)
-    text = hand_over.begun(owner.namespace, owner.name, owner.uid, before=before, now=case.now, rest=name)
+    text = hand_over.begin(owner.namespace, owner.name, owner.uid, before=before, now=case.now, remainder=name)
     yield Annotate(annotations={keys.HAND_OVER: text})
     yield case.say("HandOver", f"its place on node {case.node} goes to pod {owner.key}")
-    yield from _freed(case, owner, name)
+    yield from _free(case, owner, name)
 
 
-def _freed(case: Case, owner: KnownPod, rest: str) -> Iterator[Action]:
+def _free(case: Case, owner: ClusterPod, remainder: str) -> Iterator[Action]:
     """Keep room for the owner, and for placeholder `rest` of what it leaves over, and then free it.
 
     Nobody is nominated again once the room is free: a scheduler that refuses a pod takes its nomination back, and each
     nomination makes it try again.
     """
-    if rest and not any(pod.name == rest for pod in case.alive):
-        yield case.make(missing(case.remaining, owner.requests), number=int(rest.rpartition("-")[2]), pin=True)
-    going = [pod for pod in case.alive if pod.name != rest]
+    if remainder and not any(pod.name == remainder for pod in case.alive):
+        yield case.make(missing(case.remaining, owner.requests), number=int(remainder.rpartition("-")[2]), pin=True)
+    going = [pod for pod in case.alive if pod.name != remainder]
     if not going:
         return
-    for pod in (owner, *(pod for pod in case.alive if pod.name == rest and not pod.node)):
+    for pod in (owner, *(pod for pod in case.alive if pod.name == remainder and not pod.node)):
         if pod.nominated != case.node:
             yield Nominate(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=case.node)
     for pod in going:
@@ -340,34 +342,34 @@ def _freed(case: Case, owner: KnownPod, rest: str) -> Iterator[Action]:
 def _handing_over(case: Case, coming: HandOverText) -> Iterator[Action]:
     pod = case.world.pods.get(coming.uid)
     if pod is None or not pod.alive or pod.node not in ("", case.node):
-        yield from _given_up(case, coming)
+        yield from _give_up(case, coming)
     elif pod.node:
         yield _arrived(case, pod)
     elif hand_over.is_late(coming, case.now):
-        yield from _given_up(case, coming)
+        yield from _give_up(case, coming)
     elif not _is_taken_first(case, pod):
-        yield from _freed(case, pod, coming.rest)
+        yield from _free(case, pod, coming.rest)
 
 
-def _arrived(case: Case, pod: KnownPod) -> Action:
+def _arrived(case: Case, pod: ClusterPod) -> Action:
     """The owner is bound: it says so itself, and then the hand-over is over."""
     if pod.uid in {owner.uid for owner in case.status.current_owners or ()}:
         return Annotate(annotations={keys.HAND_OVER: None})
-    taken = json.dumps({"name": case.name, "uid": case.reservation.metadata.uid})
-    notes = {keys.RESERVATION_ALLOCATED: taken}
+    allocated = json.dumps({"name": case.name, "uid": case.reservation.metadata.uid})
+    notes = {keys.RESERVATION_ALLOCATED: allocated}
     return AnnotatePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, annotations=notes)
 
 
-def _given_up(case: Case, coming: HandOverText) -> Iterator[Action]:
+def _give_up(case: Case, coming: HandOverText) -> Iterator[Action]:
     """The pod did not come: room is kept for a placeholder before it is no longer kept for the pod."""
-    more = missing(case.remaining, held_by(case.alive))
+    more = missing(case.remaining, total_requests(case.alive))
     fits = bool(more) and not case.lacking(more)
     name = case.next_name if fits else coming.rest
     if fits:
-        yield from _noted(case, name)
+        yield from _note(case, name)
         yield case.make(more, pin=bool(case.status.current_owners or case.alive))
     yield from case.not_nominated(coming)
-    yield Annotate(annotations={keys.HAND_OVER: hand_over.given_up(coming, case.now, name)})
+    yield Annotate(annotations={keys.HAND_OVER: hand_over.give_up(coming, case.now, name)})
     yield case.say("HandOverFailed", _why_not(case, coming), is_warning=True)
 
 

@@ -20,7 +20,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z", re.ASCII)
 
 def problems(reservation: ReservationObject) -> tuple[Problem, ...]:
     """All of it; empty when the reservation can be placed and taken."""
-    return (*_spec(reservation), *_template(reservation), *_rest(reservation))
+    return (*_spec(reservation), *_template(reservation), *_annotations(reservation))
 
 
 def _problem(reservation: ReservationObject, field: str, value: object, why: str) -> Problem:
@@ -57,9 +57,9 @@ def _template(reservation: ReservationObject) -> Iterator[Problem]:
     except msgspec.ValidationError as error:
         yield _problem(reservation, "spec.template", "", str(error))
         return
-    found: list[Problem] = []
-    requests = effective_requests(pod.spec, f"reservation/{reservation.metadata.name}", found)
-    yield from (_problem(reservation, f"spec.template.{each.field}", each.value, each.why) for each in found)
+    problems: list[Problem] = []
+    requests = effective_requests(pod.spec, f"reservation/{reservation.metadata.name}", problems)
+    yield from (_problem(reservation, f"spec.template.{each.field}", each.value, each.why) for each in problems)
     if not pod.spec.containers:
         yield _problem(reservation, "spec.template.spec.containers", "", "the template has no container")
     elif not any(amount.nano for amount in requests.values()):
@@ -70,9 +70,9 @@ def _template(reservation: ReservationObject) -> Iterator[Problem]:
         yield _problem(reservation, where, placeholder.namespace(reservation), "no name of a namespace")
 
 
-def _rest(reservation: ReservationObject) -> Iterator[Problem]:
+def _annotations(reservation: ReservationObject) -> Iterator[Problem]:
     try:
-        placeholder.wanted(reservation)
+        placeholder.resources(reservation)
         yield from (p for p in lifecycle.holding(reservation)[1] if p.field != "spec.owners")
     except InputError as error:
         yield from error.problems

@@ -18,10 +18,10 @@ from koordlite.model.wire.objects import NodeObject, PodSpec
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.numa.koordinator.values import ZERO, added, left
 from koordlite.reservation import capacity, hand_over, lifecycle, matching
-from koordlite.reservation.capacity import NodeCapacity, Wanted
+from koordlite.reservation.capacity import Demand, NodeCapacity
 from koordlite.reservation.matching import Candidate
-from koordlite.reservation.placed import Placed, matchable, preferred
-from koordlite.reservation.pods import KnownPod, held_by
+from koordlite.reservation.placed import PlacedReservation, matchable, preferred
+from koordlite.reservation.pods import ClusterPod, total_requests
 from koordlite.reservation.world import World
 
 Amounts = Mapping[str, Quantity]
@@ -36,12 +36,12 @@ _NO_MATCH = {
 """What stands against a match, in words."""
 
 
-def assigned(world: World, guarded: frozenset[str], now: float) -> dict[str, KnownPod]:
+def assigned(world: World, guarded: frozenset[str], now: float) -> dict[str, ClusterPod]:
     """By uid of a Reservation, the pod that it is to be handed to: one at a time, important and old ones first.
 
     `guarded`: schedulers that keep their pods off what is being handed over.
     """
-    chosen: dict[str, KnownPod] = {}
+    owners: dict[str, ClusterPod] = {}
     free = []
     for name in sorted(world.reservations):
         with world.guarded(name):
@@ -49,7 +49,7 @@ def assigned(world: World, guarded: frozenset[str], now: float) -> dict[str, Kno
             if place is not None and not place.handed_to:
                 free.append(_as_held(world, place))
     if not free:
-        return chosen
+        return owners
     promised = world.promised()
     pods = [pod for pod in world.waiting.values() if pod.uid not in promised and pod.refused() is not None]
     for pod in sorted(pods, key=lambda pod: (-pod.priority, pod.created, pod.key)):
@@ -59,15 +59,15 @@ def assigned(world: World, guarded: frozenset[str], now: float) -> dict[str, Kno
         fitting = []
         for place in free:
             with world.guarded(place.name):
-                is_free = place.uid not in chosen and not refusal(world, one, place, now)
+                is_free = place.uid not in owners and not refusal(world, one, place, now)
                 if is_free and taker(world, pod, place.object, guarded) is None:
                     fitting.append(place)
         for place in preferred(one, fitting)[:1]:
-            chosen[place.uid] = pod
-    return chosen
+            owners[place.uid] = pod
+    return owners
 
 
-def candidate(pod: KnownPod) -> Candidate | None:
+def candidate(pod: ClusterPod) -> Candidate | None:
     """The pod read once; None when what it says about reservations cannot be read, so that none matches."""
     assert pod.obj is not None, "pods that wait are kept whole"
     try:
@@ -76,27 +76,27 @@ def candidate(pod: KnownPod) -> Candidate | None:
         return None
 
 
-def refusal(world: World, one: Candidate, place: Placed, now: float) -> str:
+def refusal(world: World, one: Candidate, place: PlacedReservation, now: float) -> str:
     """Reason why the place is not freed for the pod now; empty when it is."""
     node = world.nodes.get(place.node)
     if node is None:
         return f"node {place.node} is gone"
     labels = node.metadata.labels or {}
-    found = matching.match(one, place.object, place.holding.allocatable, labels)
-    if found != matching.MATCHED:
-        return _NO_MATCH.get(found, found)
+    answer = matching.match(one, place.object, place.holding.allocatable, labels)
+    if answer != matching.MATCHED:
+        return _NO_MATCH.get(answer, answer)
     mine = len([pod for pod in world.placeholders(place.uid) if pod.node])
     uid = place.uid
     where = node_capacity(world, place.node, uid, matched=mine, owner=one.pod.metadata.uid)
     assert where is not None, "the node is known"
     affinity = one.affinity
-    wanted = Wanted(
+    demand = Demand(
         requests=one.requests,
         has_affinity=affinity is not None,
         must_reserve=True,
         name=affinity.name if affinity else "",
     )
-    why = "; ".join(capacity.refusals(wanted, where, [place.holding]))
+    why = "; ".join(capacity.refusals(demand, where, [place.holding]))
     if not why and not any(amount.nano for amount in place.holding.available.values()):
         why = "nothing is left of it"
     if not why and not hand_over.may_try(place.object, one.pod.metadata.uid, now):
@@ -107,7 +107,9 @@ def refusal(world: World, one: Candidate, place: Placed, now: float) -> str:
     return why or world.lacks(one.pod, place.name)
 
 
-def taker(world: World, owner: KnownPod, reservation: ReservationObject, guarded: frozenset[str]) -> KnownPod | None:
+def taker(
+    world: World, owner: ClusterPod, reservation: ReservationObject, guarded: frozenset[str]
+) -> ClusterPod | None:
     """A waiting pod that would take the room before the owner does: of another scheduler, which knows no nominations
     of this one, or more important, as the placeholder of another Reservation is. None when none fits.
 
@@ -118,7 +120,7 @@ def taker(world: World, owner: KnownPod, reservation: ReservationObject, guarded
     where, node = world.capacity(name), world.nodes.get(name)
     if where is None or node is None:
         return None
-    freed = capacity.whole(held_by(pod for pod in world.placeholders(uid) if pod.node == name))
+    freed = capacity.whole(total_requests(pod for pod in world.placeholders(uid) if pod.node == name))
     refused = (pod for pod in world.waiting.values() if pod.refused() is not None)
     for pod in (*refused, *world.unbound_placeholders(uid)):
         if pod.uid == owner.uid or pod.obj is None:
@@ -147,21 +149,21 @@ def _objection(spec: PodSpec, node: NodeObject) -> str:
     return ""
 
 
-def _as_held(world: World, place: Placed) -> Placed:
+def _as_held(world: World, place: PlacedReservation) -> PlacedReservation:
     """With no more than placeholders really hold: what was lost cannot be handed over."""
     pods = world.placeholders(place.uid)
-    held = held_by(pod for pod in pods if pod.alive and pod.node == place.node)
-    lost = missing(left(place.holding.allocatable, place.holding.allocated), held)
+    holding = total_requests(pod for pod in pods if pod.alive and pod.node == place.node)
+    lost = missing(left(place.holding.allocatable, place.holding.allocated), holding)
     lost.pop("pods", None)
     return msgspec.structs.replace(
         place, holding=msgspec.structs.replace(place.holding, reserved=added(place.holding.reserved, lost))
     )
 
 
-def missing(wanted: Amounts, held: Amounts) -> dict[str, Quantity]:
+def missing(amounts: Amounts, holding: Amounts) -> dict[str, Quantity]:
     """Amounts wanted and not held: those above 0."""
-    rest = left(wanted, {name: amount for name, amount in held.items() if name in wanted})
-    return {name: amount for name, amount in rest.items() if amount.nano > 0 and name != "pods"}
+    lacks = left(amounts, {name: amount for name, amount in holding.items() if name in amounts})
+    return {name: amount for name, amount in lacks.items() if amount.nano > 0 and name != "pods"}
 
 
 def node_capacity(world: World, node: str, mine: str, *, matched: int = 0, owner: str = "") -> NodeCapacity | None:
@@ -195,32 +197,34 @@ def displaced(world: World, amounts: Amounts, spec: PodSpec, mine: str) -> str:
             continue
         if _objection(spec, node):
             continue
-        kept = node_capacity(world, name, mine)
+        promised = node_capacity(world, name, mine)
         whole = capacity.whole(amounts)
-        if not capacity.fit_node(whole, where, {}) and kept and capacity.fit_node(whole, kept, {}):
+        if not capacity.fit_node(whole, where, {}) and promised and capacity.fit_node(whole, promised, {}):
             return reservation.metadata.name
     return ""
 
 
 def _of_node(world: World, node: str, mine: str, owner: str) -> Iterator[Amounts]:
     """Amounts promised on a node to others, and not bound yet."""
-    counted = {owner}
+    uids = {owner}
     for reservation, coming in world.handed_over(node):
-        counted.add(coming.uid)
+        uids.add(coming.uid)
         uid = reservation.metadata.uid
         waiting = [pod for pod in world.placeholders(uid) if pod.alive and not pod.node]
-        counted.update(pod.uid for pod in waiting)
+        uids.update(pod.uid for pod in waiting)
         if uid != mine and (pod := world.waiting.get(coming.uid)) is not None:
             yield _outstanding(world, reservation, pod)
     for pod in world.nominated(node):
-        if pod.uid not in counted and pod.stands_for != mine:
+        if pod.uid not in uids and pod.stands_for != mine:
             yield pod.requests
 
 
-def _outstanding(world: World, reservation: ReservationObject, owner: KnownPod) -> Amounts:
+def _outstanding(world: World, reservation: ReservationObject, owner: ClusterPod) -> Amounts:
     """Amounts that have to be free for an owner and for what it leaves over, beyond what placeholders still hold."""
     status = reservation.status
-    rest = left(lifecycle.amounts(status.allocatable), lifecycle.amounts(status.allocated))
-    whole = {name: max(rest.get(name, ZERO), owner.requests.get(name, ZERO)) for name in {*rest, *owner.requests}}
+    remaining = left(lifecycle.amounts(status.allocatable), lifecycle.amounts(status.allocated))
+    whole = {
+        name: max(remaining.get(name, ZERO), owner.requests.get(name, ZERO)) for name in {*remaining, *owner.requests}
+    }
     pods = world.placeholders(reservation.metadata.uid)
-    return missing(whole, held_by(pod for pod in pods if pod.node == status.node_name and not pod.ended))
+    return missing(whole, total_requests(pod for pod in pods if pod.node == status.node_name and not pod.ended))

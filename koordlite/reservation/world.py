@@ -16,7 +16,7 @@ from koordlite.model.wire.objects import NodeObject, PodObject
 from koordlite.model.wire.reservation import AVAILABLE, HandOverText, ReservationObject
 from koordlite.reservation import capacity, hand_over, placeholder
 from koordlite.reservation.capacity import NodeCapacity
-from koordlite.reservation.pods import KnownPod, Shapes, held_by, known
+from koordlite.reservation.pods import ClusterPod, Shapes, total_requests
 
 Amounts = Mapping[str, Quantity]
 KOORD_SCHEDULER = ("koord-app", "koord-scheduler")
@@ -41,9 +41,9 @@ class World:
         self.reservations: dict[str, ReservationObject] = {}
         self.nodes: dict[str, NodeObject] = {}
         self._shapes = Shapes()
-        self.pods: dict[str, KnownPod] = {}
+        self.pods: dict[str, ClusterPod] = {}
         """By uid."""
-        self.waiting: dict[str, KnownPod] = {}
+        self.waiting: dict[str, ClusterPod] = {}
         """Not bound, no placeholder, not ended."""
         self.koord_schedulers: dict[str, str] = {}
         """Pods of Koordinator's scheduler that run, by uid."""
@@ -52,14 +52,14 @@ class World:
         self._namespaces: dict[str, str] = {}
         """Where the placeholders of a Reservation are, by its uid."""
         self._uids: dict[str, str] = {}
-        self._on_node: dict[str, dict[str, KnownPod]] = {}
-        self._placeholders: dict[str, dict[str, KnownPod]] = {}
-        self._takers: dict[str, KnownPod] = {}
+        self._on_node: dict[str, dict[str, ClusterPod]] = {}
+        self._placeholders: dict[str, dict[str, ClusterPod]] = {}
+        self._takers: dict[str, ClusterPod] = {}
         self._sums: dict[str, dict[str, Quantity]] = {}
         self._nominated: dict[str, str] = {}
-        self._kept_room: dict[str, dict[str, KnownPod]] = {}
+        self._kept_room: dict[str, dict[str, ClusterPod]] = {}
         """Pods that are not bound, by the node on which a scheduler keeps room for them."""
-        self._unbound: dict[str, KnownPod] = {}
+        self._unbound: dict[str, ClusterPod] = {}
         self._coming: dict[str, HandOverText] = {}
         """Hand-overs that are under way, by name of the Reservation."""
 
@@ -86,11 +86,11 @@ class World:
 
     def remove_reservation(self, name: str) -> None:
         """A Reservation is gone; what was nominated for it is remembered until it is taken back."""
-        found, coming = self.reservations.pop(name, None), self._coming.pop(name, None)
-        if found is not None:
-            self._namespaces.pop(found.metadata.uid, None)
-        if found is not None and coming is not None:
-            self._nominated[coming.uid] = found.status.node_name
+        reservation, coming = self.reservations.pop(name, None), self._coming.pop(name, None)
+        if reservation is not None:
+            self._namespaces.pop(reservation.metadata.uid, None)
+        if reservation is not None and coming is not None:
+            self._nominated[coming.uid] = reservation.status.node_name
 
     def put_node(self, obj: NodeObject) -> None:
         """A Node came or changed."""
@@ -108,14 +108,14 @@ class World:
 
     def put_pod(self, obj: PodObject) -> bool:
         """A Pod came or changed. Whether that may matter to a Reservation."""
-        pod = known(obj, self._shapes.of(obj))
+        pod = self._shapes.pod(obj)
         takes = keys.RESERVATION_ALLOCATED in (obj.metadata.annotations or {})
         if not pod.node or pod.stands_for or takes:
             pod = msgspec.structs.replace(pod, obj=obj)
         mattered = self._matters(pod.uid)
-        held = self._uids.get(pod.key)
-        if held is not None and held != pod.uid:
-            self._drop(held)
+        uid = self._uids.get(pod.key)
+        if uid is not None and uid != pod.uid:
+            self._drop(uid)
         self._drop(pod.uid)
         self.pods[pod.uid], self._uids[pod.key] = pod, pod.uid
         if pod.stands_for:
@@ -148,7 +148,7 @@ class World:
             self._uids.pop(pod.key, None)
         self._drop(uid)
 
-    def placeholders(self, uid: str) -> list[KnownPod]:
+    def placeholders(self, uid: str) -> list[ClusterPod]:
         """Placeholders of the Reservation with this uid, by name. A pod that says so in another namespace is none."""
         where = self._namespaces.get(uid)
         pods = (pod for pod in self._placeholders.get(uid, {}).values() if where in (None, pod.namespace))
@@ -158,20 +158,20 @@ class World:
         """Tell whether there is a pod of this name, whosever it is."""
         return f"{namespace}/{name}" in self._uids
 
-    def orphans(self) -> Iterator[KnownPod]:
+    def orphans(self) -> Iterator[ClusterPod]:
         """Placeholders whose Reservation is gone."""
-        known = {each.metadata.uid for each in self.reservations.values()}
+        uids = {each.metadata.uid for each in self.reservations.values()}
         for uid, pods in self._placeholders.items():
-            if uid not in known:
+            if uid not in uids:
                 yield from pods.values()
 
-    def stale_nominations(self) -> list[KnownPod]:
+    def stale_nominations(self) -> list[ClusterPod]:
         """Pods for which room is kept by a hand-over of a Reservation that is gone."""
-        held = self.promised()
+        promised = self.promised()
         self._nominated = {
             uid: node
             for uid, node in self._nominated.items()
-            if uid in self.waiting and uid not in held and self.waiting[uid].nominated == node
+            if uid in self.waiting and uid not in promised and self.waiting[uid].nominated == node
         }
         return [self.waiting[uid] for uid in self._nominated]
 
@@ -188,27 +188,27 @@ class World:
             if each.status.phase == AVAILABLE and (each.status.node_name == node or not node)
         ]
 
-    def nominated(self, node: str) -> Iterable[KnownPod]:
+    def nominated(self, node: str) -> Iterable[ClusterPod]:
         """Pods that are not bound, and for which a scheduler keeps room on the node."""
         return self._kept_room.get(node, {}).values()
 
-    def unbound_placeholders(self, but: str) -> list[KnownPod]:
+    def unbound_placeholders(self, but: str) -> list[ClusterPod]:
         """Placeholders that are not bound, of other Reservations than the one with uid `but`."""
         return [pod for pod in self._unbound.values() if pod.stands_for != but]
 
-    def takers(self) -> Iterable[KnownPod]:
+    def takers(self) -> Iterable[ClusterPod]:
         """Bound pods that say they took a Reservation."""
         return self._takers.values()
 
     def capacity(self, node: str, mine: int = 0) -> NodeCapacity | None:
         """Resources of a node beside what it keeps back, and requests of its pods, of which `mine` are placeholders of
         one Reservation; None when it is unknown."""
-        found = self.nodes.get(node)
-        if found is None:
+        obj = self.nodes.get(node)
+        if obj is None:
             return None
         if node not in self._sums:
-            self._sums[node] = held_by(self._on_node.get(node, {}).values())
-        allocatable = parse_resources(found.status.allocatable, "", "", [])
+            self._sums[node] = total_requests(self._on_node.get(node, {}).values())
+        allocatable = parse_resources(obj.status.allocatable, "", "", [])
         limits = {resource: Quantity(nano) for resource, nano in self._limits.get(node, {}).items()}
         return NodeCapacity(
             allocatable=capacity.whole({**allocatable, **limits}),
@@ -239,7 +239,7 @@ class World:
             self._sums.pop(pod.node, None)
 
 
-def _discard(index: dict[str, dict[str, KnownPod]], key: str, uid: str) -> None:
+def _discard(index: dict[str, dict[str, ClusterPod]], key: str, uid: str) -> None:
     of_key = index.get(key, {})
     of_key.pop(uid, None)
     if not of_key:

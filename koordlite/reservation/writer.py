@@ -102,10 +102,10 @@ class Writer:
             if HTTPStatus.BAD_REQUEST <= error.status < HTTPStatus.TOO_MANY_REQUESTS:
                 raise Refused(f"the API server refuses its placeholder: {error}") from error
             raise
-        made = msgspec.json.decode(raw, type=PodObject)
-        self._wrote(made, raw)
+        pod = msgspec.json.decode(raw, type=PodObject)
+        self._wrote(pod, raw)
         if action.node:
-            self._nominate(action.namespace, name, made.metadata.uid, action.node)
+            self._nominate(action.namespace, name, pod.metadata.uid, action.node)
 
     def _nominate(self, namespace: str, name: str, uid: str, node: str) -> None:
         body = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": node or None}}

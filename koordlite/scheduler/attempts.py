@@ -20,7 +20,7 @@ from koordlite.reservation.matching import Candidate
 from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
-from koordlite.scheduler.loads import Judged
+from koordlite.scheduler.loads import LoadJudgement
 
 MOST_ENTRIES = 300_000
 """Verdicts that are kept in all: at 5,000 nodes those of 60 shapes."""
@@ -121,13 +121,13 @@ class Attempt(msgspec.Struct, kw_only=True):
     """How many nodes were refused, by reason."""
     candidate: Candidate | None = None
     """The pod as it looks for reservations; None: none is for it."""
-    measured: Judged | None = None
+    load: LoadJudgement | None = None
     """The pod beside what nodes used then; None: that does not count here."""
     thinned: bool = False
     """Whether only some of the nodes are left."""
 
     @property
-    def asked(self) -> Iterator[Row]:
+    def nodes(self) -> Iterator[Row]:
         """The nodes that were asked about and known."""
         rows = self.rows if self.places is None else (self.rows[place] for place in self.places)
         return (row for row in rows if row is not None)
@@ -143,19 +143,19 @@ class Attempts:
         """Pods whose attempts have all of their nodes, the oldest first."""
         self._rows = 0
 
-    def put(self, made: Attempt) -> None:
+    def put(self, attempt: Attempt) -> None:
         """The newest attempt of its pod."""
-        before = self._attempts.pop(made.pod, None)
+        before = self._attempts.pop(attempt.pod, None)
         if before is not None:
             self._rows -= len(before.rows)
-            if before.uid == made.uid and before.reasons == made.reasons and before.passed == made.passed:
-                made.times = before.times + 1
-            if before.uid == made.uid:
-                made.events = before.events[-SAMPLES:]
-        self._attempts[made.pod] = made
-        self._whole.pop(made.pod, None)
-        self._whole[made.pod] = None
-        self._rows += len(made.rows)
+            if before.uid == attempt.uid and before.reasons == attempt.reasons and before.passed == attempt.passed:
+                attempt.times = before.times + 1
+            if before.uid == attempt.uid:
+                attempt.events = before.events[-SAMPLES:]
+        self._attempts[attempt.pod] = attempt
+        self._whole.pop(attempt.pod, None)
+        self._whole[attempt.pod] = None
+        self._rows += len(attempt.rows)
         self._bound()
 
     def get(self, pod: str) -> Attempt | None:
@@ -164,8 +164,8 @@ class Attempts:
 
     def of_uid(self, pod: str, uid: str) -> Attempt | None:
         """The same, unless it was about an earlier pod of that name."""
-        found = self._attempts.get(pod)
-        return found if found is not None and found.uid == uid else None
+        attempt = self._attempts.get(pod)
+        return attempt if attempt is not None and attempt.uid == uid else None
 
     def __len__(self) -> int:
         return len(self._attempts)
@@ -186,16 +186,16 @@ class Attempts:
 def thin(attempt: Attempt, settings: JudgeSettings) -> None:
     """Keep the chosen node, the best ones, and some of each reason."""
     attempt.thinned = True
-    kept = {attempt.chosen, *attempt.best}
+    named = {attempt.chosen, *attempt.best}
     of_reason: collections.Counter[str] = collections.Counter()
-    left = []
-    for place, row in enumerate(attempt.asked):
-        if row.name in kept:
-            left.append(row)
+    rows = []
+    for place, row in enumerate(attempt.nodes):
+        if row.name in named:
+            rows.append(row)
         elif place < LOOKED_AT:
             reason = judge.verdict(attempt.shape, row, settings).refusal
             of_reason[reason] += 1
-            left += [row] if of_reason[reason] <= SAMPLES else []
-    attempt.rows, attempt.places = tuple(left), None
-    if attempt.measured is not None:
-        attempt.measured.keep({row.name for row in left})
+            rows += [row] if of_reason[reason] <= SAMPLES else []
+    attempt.rows, attempt.places = tuple(rows), None
+    if attempt.load is not None:
+        attempt.load.keep({row.name for row in rows})

@@ -25,9 +25,8 @@ from koordlite.model.node import Node, parse_reservation
 from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.model.wire import crane, objects
 from koordlite.model.wire.reservation import AllocatedText, ReservationObject
-from koordlite.reservation import pods as judged
-from koordlite.reservation.placed import PlacedReservations
-from koordlite.reservation.pods import KnownPod, PodShape
+from koordlite.reservation.placed import ReservationIndex
+from koordlite.reservation.pods import ClusterPod, PodShape, Shapes
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 from koordlite.scheduler.judgement.reports import Report
 from koordlite.scheduler.node_state import NodeState
@@ -56,7 +55,7 @@ REMEMBERED = 512
 class AssumedPod(msgspec.Struct, frozen=True):
     """A pod assumed to be on a node that no report counts yet."""
 
-    pod: KnownPod
+    pod: ClusterPod
     node: str
     stage: Stage
     """nominated: victims are leaving for it; tentative: rated best, not bound yet; binding: the request is under way;
@@ -67,16 +66,16 @@ class AssumedPod(msgspec.Struct, frozen=True):
     """The allocation that its Binding carries."""
 
     @property
-    def as_bound(self) -> KnownPod:
+    def as_bound(self) -> ClusterPod:
         """The pod as it will be when it is bound: on its node, with the allocation of its Binding."""
         notes = dict(self.annotations)
-        taken = notes.get(keys.RESERVATION_ALLOCATED)
+        allocated = notes.get(keys.RESERVATION_ALLOCATED)
         return msgspec.structs.replace(
             self.pod,
             node=self.node,
             resource_status=notes.get(keys.RESOURCE_STATUS, ""),
             crane_result=notes.get(keys.CRANE_TOPOLOGY_RESULT, ""),
-            took=msgspec.json.decode(taken, type=AllocatedText).uid if taken else "",
+            reservation_uid=msgspec.json.decode(allocated, type=AllocatedText).uid if allocated else "",
         )
 
 
@@ -93,7 +92,7 @@ class AssumedPods:
     `changed` is called with the node of every one that begins or ends. Not locked: its owner is."""
 
     def __init__(self, changed: Callable[[str], None]) -> None:
-        self._held: dict[str, AssumedPod] = {}
+        self._by_uid: dict[str, AssumedPod] = {}
         self._by_node: dict[str, dict[str, AssumedPod]] = {}
         self._changed = changed
         self.ended: collections.deque[Ended] = collections.deque(maxlen=REMEMBERED)
@@ -102,41 +101,41 @@ class AssumedPods:
 
     def of_pod(self, uid: str) -> AssumedPod | None:
         """The pod's, if it has one."""
-        return self._held.get(uid)
+        return self._by_uid.get(uid)
 
     def of_node(self, node: str) -> Iterator[AssumedPod]:
         """Pods assumed on a node."""
         return iter(tuple(self._by_node.get(node, {}).values()))
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._by_uid)
 
-    def put(self, made: AssumedPod) -> None:
+    def put(self, assumed: AssumedPod) -> None:
         """Begin, or replace the pod's earlier one."""
-        held = self._held.get(made.pod.uid)
-        if held is not None and held.node != made.node:
-            self.end(made.pod.uid, "chosen elsewhere", made.since)
-        self._held[made.pod.uid] = made
-        self._by_node.setdefault(made.node, {})[made.pod.uid] = made
-        self._changed(made.node)
+        before = self._by_uid.get(assumed.pod.uid)
+        if before is not None and before.node != assumed.node:
+            self.end(assumed.pod.uid, "chosen elsewhere", assumed.since)
+        self._by_uid[assumed.pod.uid] = assumed
+        self._by_node.setdefault(assumed.node, {})[assumed.pod.uid] = assumed
+        self._changed(assumed.node)
 
     def end(self, uid: str, why: End, now: float) -> None:
         """It is over; nothing when there is none."""
-        held = self._held.pop(uid, None)
-        if held is None:
+        assumed = self._by_uid.pop(uid, None)
+        if assumed is None:
             return
-        of_node = self._by_node[held.node]
+        of_node = self._by_node[assumed.node]
         del of_node[uid]
         if not of_node:
-            del self._by_node[held.node]
-        self.ended.append(Ended(held, why, now))
+            del self._by_node[assumed.node]
+        self.ended.append(Ended(assumed, why, now))
         self.ends[why] += 1
-        self._changed(held.node)
+        self._changed(assumed.node)
 
     def expire(self, now: float) -> None:
         """End those whose time is over."""
-        for held in [held for held in self._held.values() if held.until <= now]:
-            self.end(held.pod.uid, "expired", now)
+        for assumed in [assumed for assumed in self._by_uid.values() if assumed.until <= now]:
+            self.end(assumed.pod.uid, "expired", now)
 
 
 MOST_CHANGES = 10_000
@@ -146,18 +145,19 @@ class Cluster:
     """Safe to use from several threads: every method takes `lock`, which a caller may hold over several of them."""
 
     def __init__(self, settings: JudgeSettings, *, monotonic: Callable[[], float]) -> None:
-        self.settings, self._now = settings, monotonic
+        self.settings, self.now = settings, monotonic
+        """`now`: seconds of the monotonic clock."""
         self.faults = SubjectFaults("judgement of a node")
         self.policies: NUMAPolicy | None = None
         """The switches of the cluster; None: not read yet, and what the settings began with holds."""
         self.lock = threading.RLock()
-        self.shapes = judged.Shapes()
+        self.shapes = Shapes()
         self.nodes: dict[str, NodeState] = {}
-        self.pods: dict[str, KnownPod] = {}
+        self.pods: dict[str, ClusterPod] = {}
         """By uid, bound or not."""
         self._uids: dict[str, str] = {}
         self.assumed = AssumedPods(self._touch)
-        self.reserved = PlacedReservations(self._touch)
+        self.reserved = ReservationIndex(self._touch)
         """Koordinator's reservations."""
         self.index: dict[str, int] = {}
         """Place of each node in `rows`."""
@@ -183,10 +183,6 @@ class Cluster:
         """The node that each of the latest pods was kept on or bound to, by uid."""
         self.predicted_wrong = 0
         """Pods that kubelet refused for their topology on the node that this extender had chosen for them."""
-
-    def now(self) -> float:
-        """Seconds of the monotonic clock."""
-        return self._now()
 
     def synced(self) -> None:
         """Everything was listed once: pods that kubelet takes from now on are new."""
@@ -221,7 +217,7 @@ class Cluster:
 
     def refresh(self) -> None:
         """Compile the rows of nodes that changed."""
-        now = self._now()
+        now = self.now()
         self.assumed.expire(now)
         while self._looks and self._looks[0][0] <= now:
             self._touch(heapq.heappop(self._looks)[1])
@@ -233,7 +229,7 @@ class Cluster:
 
     def put_node(self, obj: objects.NodeObject) -> None:
         """A Node came or changed; heartbeats change nothing."""
-        kept = msgspec.structs.replace(
+        node = msgspec.structs.replace(
             obj_node := nodes.from_wire(obj),
             labels={sys.intern(name): sys.intern(text) for name, text in obj_node.labels.items()},
             annotations={
@@ -246,9 +242,9 @@ class Cluster:
             state.closed = bool(obj.spec.unschedulable) or any(
                 taint.effect in ("NoSchedule", "NoExecute") for taint in obj.spec.taints or ()
             )
-            if state.node != kept:
-                self._note_reservation(state, kept)
-                state.node = kept
+            if state.node != node:
+                self._note_reservation(state, node)
+                state.node = node
                 self._touch(state.name)
 
     def _note_reservation(self, state: NodeState, node: Node) -> None:
@@ -264,14 +260,14 @@ class Cluster:
         """A Node is gone, and what was reserved on it."""
         with self.lock:
             for each in self.assumed.of_node(name):
-                self.assumed.end(each.pod.uid, "node gone", self._now())
+                self.assumed.end(each.pod.uid, "node gone", self.now())
             if (state := self.nodes.get(name)) is not None:
                 state.node, state.limits, state.closed = None, {}, False
                 self._forget(state)
 
     def put_report(self, obj: objects.NRTObject) -> None:
         """A NodeResourceTopology came or changed."""
-        report, now = Report(obj, self.settings.max_numa_nodes), self._now()
+        report, now = Report(obj, self.settings.max_numa_nodes), self.now()
         with self.lock:
             state = self._state(obj.metadata.name)
             first = state.report is None
@@ -311,14 +307,15 @@ class Cluster:
 
     def put_pod(self, obj: objects.PodObject) -> None:
         """A Pod came or changed."""
-        self.put_known(judged.known(obj, self.shape(obj)))
+        with self.lock:
+            self.put_cluster_pod(self.shapes.pod(obj))
 
-    def put_known(self, pod: KnownPod) -> None:
+    def put_cluster_pod(self, pod: ClusterPod) -> None:
         """The same with what was made of its object."""
         with self.lock:
-            held = self._uids.get(pod.key)
-            if held is not None and held != pod.uid:
-                self._drop(held)
+            uid = self._uids.get(pod.key)
+            if uid is not None and uid != pod.uid:
+                self._drop(uid)
             before = self.pods.get(pod.uid)
             if before == pod:
                 return
@@ -332,30 +329,25 @@ class Cluster:
             if uid is not None:
                 self._drop(uid)
 
-    def pod_of(self, key: str) -> KnownPod | None:
+    def pod_of(self, key: str) -> ClusterPod | None:
         """The pod `namespace/name`."""
         with self.lock:
             return self.pods.get(self._uids.get(key, ""))
 
-    def shape(self, obj: objects.PodObject) -> PodShape:
-        """The shape of a pod in a question."""
-        with self.lock:
-            return self.shapes.of(obj)
-
     def reserve(
-        self, pod: KnownPod, node: str, stage: Stage, annotations: Mapping[str, str] | None = None
+        self, pod: ClusterPod, node: str, stage: Stage, annotations: Mapping[str, str] | None = None
     ) -> AssumedPod:
         """Count `pod` on `node` from now on."""
-        now = self._now()
+        now = self.now()
         seconds = self.settings.tentative_seconds if stage == "tentative" else self.settings.assumed_seconds
-        made = AssumedPod(pod, node, stage, now, now + seconds, tuple((annotations or {}).items()))
+        assumed = AssumedPod(pod, node, stage, now, now + seconds, tuple((annotations or {}).items()))
         with self.lock:
-            self.assumed.put(made)
+            self.assumed.put(assumed)
             if stage != "nominated":
                 self._placed_by_us[pod.uid] = node
             if len(self._placed_by_us) > MOST_CHANGES:
                 self._placed_by_us.popitem(last=False)
-        return made
+        return assumed
 
     def states(self) -> Iterator[NodeState]:
         """All nodes, with rows that are up to date. Only with `lock` held."""
@@ -363,10 +355,10 @@ class Cluster:
         return iter(self.nodes.values())
 
     def _state(self, name: str) -> NodeState:
-        found = self.nodes.get(name)
-        if found is None:
-            found = self.nodes[name] = NodeState(name)
-        return found
+        state = self.nodes.get(name)
+        if state is None:
+            state = self.nodes[name] = NodeState(name)
+        return state
 
     def _forget(self, state: NodeState) -> None:
         """Keep nothing of a node that is neither there, nor reported, nor has pods."""
@@ -375,7 +367,7 @@ class Cluster:
         self._touch(state.name)
 
     def _touch(self, name: str) -> None:
-        self._stale.setdefault(name, self._now())
+        self._stale.setdefault(name, self.now())
 
     def _compile(self, name: str, now: float, since: float) -> None:
         state, place = self.nodes.get(name), self.index.get(name)
@@ -417,15 +409,15 @@ class Cluster:
                 else msgspec.structs.replace(pod, stands_for="")
                 for pod in row.pods
             )
-            known = self.reserved.met(placed, pods, freed)
-            known = msgspec.structs.replace(known, is_behind=state.dirty_since is not None)
-            return msgspec.structs.replace(row, pods=pods, reservations=known)
+            reservations = self.reserved.on_node(placed, pods, freed)
+            reservations = msgspec.structs.replace(reservations, is_behind=state.dirty_since is not None)
+            return msgspec.structs.replace(row, pods=pods, reservations=reservations)
         except Exception as error:  # noqa: BLE001 - one node's fault costs that node
             return Row(state.name, {}, node=state.node, unusable=self.faults.note(state.name, error))
 
-    def _placed(self, pod: KnownPod, before: KnownPod | None) -> None:
+    def _placed(self, pod: ClusterPod, before: ClusterPod | None) -> None:
         """Node on which the pod counts from now on."""
-        now, uid = self._now(), pod.uid
+        now, uid = self.now(), pod.uid
         if pod.node or pod.ended or pod.deleting or pod.scheduler not in self.settings.profiles:
             self.waiting.pop(uid, None)
         else:
@@ -453,7 +445,7 @@ class Cluster:
         state.came.setdefault(uid, now)
         self._touch(pod.node)
 
-    def _note_promise(self, pod: KnownPod, before: KnownPod | None) -> None:
+    def _note_promise(self, pod: ClusterPod, before: ClusterPod | None) -> None:
         """Note pods for whose promise something may have to be done."""
         uid, is_bound = pod.uid, bool(pod.node) and not pod.ended
         if not is_bound or pod.resource_status or pod.crane_result:
@@ -465,34 +457,34 @@ class Cluster:
         elif before is None or before.shape is not pod.shape:
             self.resized[uid] = None
 
-    def _wrong(self, pod: KnownPod) -> None:
+    def _wrong(self, pod: ClusterPod) -> None:
         if self._synced:
             self.predicted_wrong += 1
             LOG.warning("predicted wrong: kubelet refused pod %s on node %s: %s", pod.key, pod.node, pod.reason)
 
-    def _end_reservation(self, pod: KnownPod, now: float) -> None:
-        held = self.assumed.of_pod(pod.uid)
-        if held is not None:
-            if held.node == pod.node:
-                self.reserved.remember(pod.uid, held.as_bound.took)
-            self.assumed.end(pod.uid, "seen bound" if held.node == pod.node else "bound elsewhere", now)
+    def _end_reservation(self, pod: ClusterPod, now: float) -> None:
+        assumed = self.assumed.of_pod(pod.uid)
+        if assumed is not None:
+            if assumed.node == pod.node:
+                self.reserved.remember(pod.uid, assumed.as_bound.reservation_uid)
+            self.assumed.end(pod.uid, "seen bound" if assumed.node == pod.node else "bound elsewhere", now)
 
-    def _leave(self, pod: KnownPod, now: float) -> None:
+    def _leave(self, pod: ClusterPod, now: float) -> None:
         """The pod holds nothing on its node any more; the node's report may count it for a while."""
         state = self.nodes.get(pod.node)
         if state is None:
             return
         if pod.uid in state.fresh and state.report is not None and pod.node in self._stale:
             state.cover(self.settings, now, self._stale[pod.node])  # Its report has come since anybody asked.
-        counted = pod.uid not in state.fresh or (state.report and state.report.places(pod.namespace, pod.name))
-        if state.pods.pop(pod.uid, None) is not None and counted:
-            state.gone[pod.uid] = pod, now
+        is_in_report = pod.uid not in state.fresh or (state.report and state.report.places(pod.namespace, pod.name))
+        if state.pods.pop(pod.uid, None) is not None and is_in_report:
+            state.departed[pod.uid] = pod, now
         state.fresh.pop(pod.uid, None)
         state.came.pop(pod.uid, None)
         self._forget(state)
 
     def _drop(self, uid: str) -> None:
-        now = self._now()
+        now = self.now()
         self.assumed.end(uid, "deleted", now)
         self.unpromised.pop(uid, None)
         self.resized.pop(uid, None)
@@ -506,6 +498,6 @@ class Cluster:
             self._leave(pod, now)
 
 
-def _has_waited(before: KnownPod | None) -> bool:
+def _has_waited(before: ClusterPod | None) -> bool:
     """Tell whether the pod was known before as one that is bound and has no allocation."""
     return before is not None and bool(before.node) and not (before.resource_status or before.crane_result)

@@ -18,14 +18,14 @@ import msgspec
 
 from koordlite.model.errors import InputError, KoordliteError
 from koordlite.model.wire import objects
-from koordlite.reservation import capacity, matching, pods
+from koordlite.reservation import capacity, matching
 from koordlite.reservation.matching import Candidate
-from koordlite.reservation.pods import KnownPod, PodShape
+from koordlite.reservation.pods import ClusterPod, PodShape
 from koordlite.scheduler.attempts import MOST_ENTRIES, SAMPLES, Attempt, Attempts, Board
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement import judge, reserved
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row
-from koordlite.scheduler.loads import Judged, Loads
+from koordlite.scheduler.loads import LoadJudgement, Loads
 from koordlite.scheduler.nominations import Nominations, Offer, Victims
 
 LOG = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class NotReady(KoordliteError):
 class Binder(Protocol):
     """Binds pods, and writes to pods that are bound; everything that is not good is a BindError."""
 
-    def bind(self, pod: KnownPod, node: str, annotations: Mapping[str, str]) -> None:
+    def bind(self, pod: ClusterPod, node: str, annotations: Mapping[str, str]) -> None:
         """Bind the pod. Returns also when it was bound to that node already."""
 
     def pod(self, namespace: str, name: str) -> objects.PodObject:
@@ -140,7 +140,7 @@ class Extender:
         self._check()
         with self._questions:
             with self.cluster.lock:
-                pod = self._pod(obj)
+                pod = self.cluster.shapes.pod(obj)
                 self._await_binding(pod)
                 self._nominations.refresh()
                 # What was kept for the pod by an earlier attempt is not in its own way.
@@ -154,10 +154,10 @@ class Extender:
             with self.cluster.lock:
                 if why := self._nominations.readmit(pod, passed, refused):
                     self.note(pod, why)
-            measured = self.loads.judged(obj) if self.loads is not None else None
-            if measured is not None and (busy := measured.refusals(passed)):
+            load = self.loads.judge(obj) if self.loads is not None else None
+            if load is not None and (busy := load.refusals(passed)):
                 passed, refused = [name for name in passed if name not in busy], {**refused, **busy}
-            attempt = self._remember(pod, names, len(passed), refused, matches=matches, measured=measured)
+            attempt = self._remember(pod, names, len(passed), refused, matches=matches, load=load)
             if len(passed) == 1:
                 self._keep(pod, passed[0], attempt)
                 self._undecided = pod.uid, self.cluster.now()
@@ -168,16 +168,16 @@ class Extender:
         self._check()
         with self._questions:
             with self.cluster.lock:
-                pod = self._pod(obj)
+                pod = self.cluster.shapes.pod(obj)
             board = self._board(pod.shape)
             scores = self._score(board, names)
             scores = self._matches(pod, obj).scores(names, scores)
             if self.loads is not None:
                 with self.cluster.lock:
                     attempt = self.attempts.of_uid(pod.key, pod.uid)
-                measured = attempt.measured if attempt is not None else None
-                measured = measured or self.loads.judged(obj)
-                scores = [measured.scored(name, score) for name, score in zip(names, scores, strict=True)]
+                load = attempt.load if attempt is not None else None
+                load = load or self.loads.judge(obj)
+                scores = [load.scored(name, score) for name, score in zip(names, scores, strict=True)]
             stands = by_tenths(scores)
             answer = [(name, stands[score]) for name, score in zip(names, scores, strict=True)]
             best = [name for _, name in heapq.nlargest(SAMPLES, zip(scores, names, strict=True))]
@@ -194,7 +194,7 @@ class Extender:
         """For each node on which evictions help the victims to evict; the other nodes are left out."""
         self._check()
         with self._questions, self.cluster.lock:
-            pod = self._pod(obj)
+            pod = self.cluster.shapes.pod(obj)
             self.cluster.refresh()
             self._nominations.refresh()
             emptied = self._nominations.of(pod)
@@ -204,14 +204,14 @@ class Extender:
             answer: dict[str, Victims] = {}
             offers: dict[str, Offer] = {}
             matches = self._matches(pod, obj)
-            measured = self.loads.judged(obj) if self.loads is not None else None
+            load = self.loads.judge(obj) if self.loads is not None else None
             if self.attempts.of_uid(pod.key, pod.uid) is None:
                 # No node has enough in all, so the scheduler asked nothing before it looks for victims.
                 refused = dict.fromkeys(victims, SUMS)
-                self._remember(pod, list(victims), 0, refused, matches=matches, measured=measured)
+                self._remember(pod, list(victims), 0, refused, matches=matches, load=load)
             for name, candidates in victims.items():
                 # What was measured stays until the next measurement, whoever is evicted.
-                why = measured.refusal(name) if measured is not None else ""
+                why = load.refusal(name) if load is not None else ""
                 try:
                     offer = why or self._nominations.offer(pod, name, candidates, matches.rows.get(name))
                 except Exception as error:  # noqa: BLE001 - one node's fault costs that node
@@ -282,17 +282,14 @@ class Extender:
         if why := self.not_ready():
             raise NotReady(why)
 
-    def _pod(self, obj: objects.PodObject) -> KnownPod:
-        return pods.known(obj, self.cluster.shapes.of(obj))
-
-    def _await_binding(self, pod: KnownPod) -> None:
+    def _await_binding(self, pod: ClusterPod) -> None:
         """Wait a moment for the binding of the pod that was answered before this one."""
         while self._undecided is not None and self._undecided[0] != pod.uid and self._expects_bindings:
-            left = self._undecided[1] + BINDING_SECONDS - self.cluster.now()
-            if left <= 0 or not self._decided.wait(left):
+            remaining = self._undecided[1] + BINDING_SECONDS - self.cluster.now()
+            if remaining <= 0 or not self._decided.wait(remaining):
                 self._undecided, self._expects_bindings = None, False
 
-    def _decide(self, pod: KnownPod) -> None:
+    def _decide(self, pod: ClusterPod) -> None:
         """The pod's binding came, and counts: the next question may be answered."""
         with self.cluster.lock:
             if self._undecided is not None and self._undecided[0] == pod.uid:
@@ -312,19 +309,19 @@ class Extender:
             self._boards[shape] = board
             while len(self._boards) > max(8, MOST_ENTRIES // max(1, len(cluster.rows))):
                 del self._boards[next(iter(self._boards))]
-            now, seen = cluster.changes_before + len(cluster.changes), board.version - cluster.changes_before
+            now, first_new = cluster.changes_before + len(cluster.changes), board.version - cluster.changes_before
             rows: list[Row | None] = []
-            if seen < 0:
+            if first_new < 0:
                 rows = list(cluster.rows)
             elif board.version < now:
-                for name in set(cluster.changes[seen:]):
+                for name in set(cluster.changes[first_new:]):
                     place = cluster.index.get(name)
                     board.forget(name) if place is None else rows.append(cluster.rows[place])
         board.judge(rows)
         board.version = now
         return board
 
-    def _matches(self, pod: KnownPod, obj: objects.PodObject) -> Matches:
+    def _matches(self, pod: ClusterPod, obj: objects.PodObject) -> Matches:
         """The nodes on which the pod may take a reservation. Annotations that cannot be read take none: the refusal
         that says so is of its shape."""
         cluster, shape = self.cluster, pod.shape
@@ -364,20 +361,20 @@ class Extender:
 
     def _remember(
         self,
-        pod: KnownPod,
+        pod: ClusterPod,
         names: Sequence[str],
         passed: int,
         refused: dict[str, str],
         *,
         matches: Matches,
-        measured: Judged | None,
+        load: LoadJudgement | None,
     ) -> Attempt:
         reasons = collections.Counter(refused.values())
         with self.cluster.lock:
             self.refusals.update(reasons)
             index = self.cluster.index
             unknown = [name for name in names if name not in index]
-            made = Attempt(
+            attempt = Attempt(
                 pod=pod.key,
                 uid=pod.uid,
                 at=self._wall(),
@@ -390,14 +387,14 @@ class Extender:
                 passed=passed,
                 reasons=dict(reasons),
                 candidate=matches.candidate,
-                measured=measured,
+                load=load,
             )
-            self.attempts.put(made)
-        said = {"pod": pod.key, "flow": "filter", "nodes": len(names), "passed": passed, "why": dict(reasons)}
-        LOG.debug("filter of pod %s: %d of %d nodes pass", pod.key, passed, len(names), extra=said)
-        return made
+            self.attempts.put(attempt)
+        fields = {"pod": pod.key, "flow": "filter", "nodes": len(names), "passed": passed, "why": dict(reasons)}
+        LOG.debug("filter of pod %s: %d of %d nodes pass", pod.key, passed, len(names), extra=fields)
+        return attempt
 
-    def _keep(self, pod: KnownPod, node: str, attempt: Attempt | None) -> None:
+    def _keep(self, pod: ClusterPod, node: str, attempt: Attempt | None) -> None:
         """Count the pod on the node it will probably get."""
         candidate = attempt.candidate if attempt is not None else None
         promise = self._promised(pod, self.cluster.row(node), candidate)
@@ -406,54 +403,53 @@ class Extender:
         if pod.shape.exclusive or promise.annotations:
             self.cluster.reserve(pod, node, "tentative", promise.annotations)
 
-    def _to_bind(self, namespace: str, name: str, uid: str, node: str) -> tuple[KnownPod, Candidate | None]:
+    def _to_bind(self, namespace: str, name: str, uid: str, node: str) -> tuple[ClusterPod, Candidate | None]:
         """The pod, from the watch, from its attempt, or from the API server, and as it looks for reservations."""
         key = f"{namespace}/{name}"
         with self.cluster.lock:
-            known, attempt = self.cluster.pod_of(key), self.attempts.of_uid(key, uid)
-            if known is None or known.uid != uid:
-                known = KnownPod(namespace, name, uid, "", attempt.shape) if attempt is not None else None
+            pod, attempt = self.cluster.pod_of(key), self.attempts.of_uid(key, uid)
+            if pod is not None and pod.uid != uid:
+                pod = None
             if attempt is not None:
-                assert known is not None
-                return known, attempt.candidate
-            if known is not None and not self.cluster.reserved.of_node(node):
-                return known, None
+                return pod or ClusterPod(namespace, name, uid, "", attempt.shape), attempt.candidate
+            if pod is not None and not self.cluster.reserved.of_node(node):
+                return pod, None
         assert self._binder is not None
         obj = self._binder.pod(namespace, name)
         if obj.metadata.uid != uid:
             raise BindError(f'pods "{name}" is another pod now: uid {obj.metadata.uid}, not {uid}', is_certain=True)
         with self.cluster.lock:
-            pod = self._pod(obj)
+            pod = self.cluster.shapes.pod(obj)
             return pod, self._matches(pod, obj).candidate
 
-    def _reserve(self, pod: KnownPod, node: str, candidate: Candidate | None) -> Promise:
+    def _reserve(self, pod: ClusterPod, node: str, candidate: Candidate | None) -> Promise:
         """Count the pod on the node from now on, if it still fits: others may have come between."""
         cluster = self.cluster
         with cluster.lock:
             self._expects_bindings = True
             self._decide(pod)
-            held = self.cluster.assumed.of_pod(pod.uid)
-            if held is not None and held.stage in ("binding", "bound") and held.node == node:
+            assumed = self.cluster.assumed.of_pod(pod.uid)
+            if assumed is not None and assumed.stage in ("binding", "bound") and assumed.node == node:
                 # The same request again: its first answer came too late for the scheduler.
-                return Promise(dict(held.annotations))
+                return Promise(dict(assumed.annotations))
             cluster.assumed.end(pod.uid, "attempted again", self.cluster.now())
         for _ in range(TRIES):
             row = cluster.row(node)
-            found = self._promised(pod, row, candidate)
+            promise = self._promised(pod, row, candidate)
             with cluster.lock:
                 if cluster.row(node) is row:
-                    return self._reserved(pod, node, found)
+                    return self._reserved(pod, node, promise)
         with cluster.lock:
             return self._reserved(pod, node, self._promised(pod, cluster.row(node), candidate))
 
-    def _promised(self, pod: KnownPod, row: Row | None, candidate: Candidate | None) -> Promise:
+    def _promised(self, pod: ClusterPod, row: Row | None, candidate: Candidate | None) -> Promise:
         """Allocation of the pod on the node as it is now."""
         if row is None:
             return Promise()
-        seen = row if candidate is None else self._as_seen(pod.shape, candidate, row)
-        return judge.promise(pod.shape, seen, self.cluster.settings, pod.uid)
+        as_seen = row if candidate is None else self._as_seen(pod.shape, candidate, row)
+        return judge.promise(pod.shape, as_seen, self.cluster.settings, pod.uid)
 
-    def _reserved(self, pod: KnownPod, node: str, promise: Promise) -> Promise:
+    def _reserved(self, pod: ClusterPod, node: str, promise: Promise) -> Promise:
         if promise.refusal and pod.uid not in self._nominations:
             raise BindError(f"{promise.refusal} (taken meanwhile by another pod)", is_certain=True)
         self.cluster.reserve(pod, node, "binding", promise.annotations)
@@ -461,7 +457,7 @@ class Extender:
             self.loads.bound(pod.uid, node)
         return promise
 
-    def _bound(self, pod: KnownPod, node: str, promise: Promise) -> None:
+    def _bound(self, pod: ClusterPod, node: str, promise: Promise) -> None:
         with self.cluster.lock:
             self._nominations.drop(pod.uid)
             attempt = self.attempts.of_uid(pod.key, pod.uid)
@@ -484,7 +480,7 @@ class Extender:
         LOG.warning("bind of pod %s failed: %s", key, error, extra={"pod": key, "flow": "bind"})
         return str(error)
 
-    def note(self, pod: KnownPod, text: str) -> None:
+    def note(self, pod: ClusterPod, text: str) -> None:
         """Remember for people what became of the pod after its attempt."""
         with self.cluster.lock:
             attempt = self.attempts.of_uid(pod.key, pod.uid)
@@ -509,13 +505,13 @@ def by_tenths(scores: Sequence[int]) -> Mapping[int, int]:
 
 def _with_first(rows: Mapping[str, Row]) -> dict[str, Row]:
     """The rows, with a mark on the one whose reservation comes before all others by its label."""
-    names = [name for name, row in rows.items() if row.reservations.taken is not None]
-    taken = [rows[name].reservations.taken for name in names]
-    place = capacity.first_by_order([one.order if one is not None else None for one in taken])
+    names = [name for name, row in rows.items() if row.reservations.match is not None]
+    reservations = [rows[name].reservations.match for name in names]
+    place = capacity.first_by_order([one.order if one is not None else None for one in reservations])
     if place is None:
         return dict(rows)
-    chosen = rows[names[place]]
+    first = rows[names[place]]
     marked = msgspec.structs.replace(
-        chosen, reservations=msgspec.structs.replace(chosen.reservations, first=True), extra={}
+        first, reservations=msgspec.structs.replace(first.reservations, first=True), extra={}
     )
     return {**rows, names[place]: marked}

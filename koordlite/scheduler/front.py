@@ -124,7 +124,7 @@ class Replica:
         alive."""
         if not self._connected():
             raise Silent("it has not said yet where it listens")
-        connection, end = self._taken(), time.monotonic() + seconds
+        connection, end = self._take(), time.monotonic() + seconds
         try:
             connection.request(method, path, body, {**headers, "Authorization": f"Bearer {self._token}"})
             self._await(connection, end, alone=path != "/readyz")
@@ -159,7 +159,7 @@ class Replica:
                     return False
             return bool(self._port)
 
-    def _taken(self) -> http.client.HTTPConnection:
+    def _take(self) -> http.client.HTTPConnection:
         """A connection; one whose extender has closed it is readable before anything was asked."""
         with self._lock:
             while self._idle:
@@ -228,8 +228,8 @@ class Front(Router):
 
     def put(self, path: str, body: bytes) -> Answer:
         """A changed setting, at every replica."""
-        given = [found for replica in self._ready() if (found := self._asked(replica, "PUT", path, body))]
-        return next((each for each in given if each.status != HTTPStatus.OK), given[0]) if given else _NOBODY
+        answers = [answer for replica in self._ready() if (answer := self._ask(replica, "PUT", path, body))]
+        return next((each for each in answers if each.status != HTTPStatus.OK), answers[0]) if answers else _NOBODY
 
     def answer(self, path: str, query: Mapping[str, str], accept: str) -> Answer:
         """Answer people and probes: by the replica that the scheduler is answered by, else of one that knows."""
@@ -238,10 +238,10 @@ class Front(Router):
         target = f"{urllib.parse.quote(path)}?{urllib.parse.urlencode(query)}" if query else urllib.parse.quote(path)
         answer: Answer = _NOBODY
         for replica in self._ready():
-            found = self._asked(replica, "GET", target, b"", accept)
-            if found is not None and (found.status != HTTPStatus.NOT_FOUND or answer is _NOBODY):
-                answer = found
-            if found is not None and found.status != HTTPStatus.NOT_FOUND:
+            own = self._ask(replica, "GET", target, b"", accept)
+            if own is not None and (own.status != HTTPStatus.NOT_FOUND or answer is _NOBODY):
+                answer = own
+            if own is not None and own.status != HTTPStatus.NOT_FOUND:
                 break
         return self._with_own_metrics(answer) if path == "/metrics" else answer
 
@@ -256,7 +256,7 @@ class Front(Router):
         return [replica for replica in inorder if replica.is_ready]
 
     @staticmethod
-    def _asked(replica: Replica, method: str, path: str, body: bytes, accept: str = "") -> Answer | None:
+    def _ask(replica: Replica, method: str, path: str, body: bytes, accept: str = "") -> Answer | None:
         try:
             return replica.ask(method, path, body, 5.0, {**_HEADERS, "Accept": accept})
         except OSError as error:

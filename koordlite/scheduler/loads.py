@@ -20,7 +20,7 @@ MOST_QUESTIONS = 1000
 """Pods whose question is remembered until they are bound."""
 
 
-class Judged:
+class LoadJudgement:
     """One pod beside the nodes as they were when it was judged, for its answer and for `explain`."""
 
     def __init__(
@@ -35,8 +35,7 @@ class Judged:
 
     def refusals(self, names: Sequence[str]) -> dict[str, str]:
         """Nodes of `names` that are too busy, with the reasons."""
-        found = {name: self.refusal(name) for name in names}
-        return {name: text for name, text in found.items() if text}
+        return {name: why for name in names if (why := self.refusal(name))}
 
     def refusal(self, name: str) -> str:
         """Reason why the node is too busy; empty for one that is not, or of which nothing is known."""
@@ -109,10 +108,10 @@ class Loads:
     def put_metric(self, obj: metrics.NodeMetricObject) -> None:
         """A NodeMetric came or changed."""
         problems: list[Problem] = []
-        found, name = load.Measurement(obj, self.args, problems), obj.metadata.name
+        measurement, name = load.Measurement(obj, self.args, problems), obj.metadata.name
         self._report(f"nodemetric/{name}", problems)
         with self._lock:
-            self._metrics[name] = found
+            self._metrics[name] = measurement
             self._count(name)
 
     def remove_metric(self, name: str) -> None:
@@ -144,7 +143,7 @@ class Loads:
         if pod is not None:
             self._assign(node, pod)
 
-    def judged(self, obj: objects.PodObject) -> Judged:
+    def judge(self, obj: objects.PodObject) -> LoadJudgement:
         """The pod of a question beside all nodes."""
         now = self._wall()
         pod = load.pod_load(obj, self.args, now)
@@ -153,7 +152,7 @@ class Loads:
             self._questions.move_to_end(obj.metadata.uid)
             while len(self._questions) > MOST_QUESTIONS:
                 self._questions.popitem(last=False)
-            return Judged(pod, dict(self._loads), self.args, now, self._faults)
+            return LoadJudgement(pod, dict(self._loads), self.args, now, self._faults)
 
     def document(self) -> dict[str, Any]:
         """Sizes, and how old the oldest measurement is, for people."""
@@ -161,9 +160,9 @@ class Loads:
         with self._lock:
             ages = [now - each.at for each in self._metrics.values() if each.at is not None]
             expired = sum(load.is_expired(each, self.args, now) for each in self._loads.values())
-            measured, problems = len(self._loads), [str(one) for many in self._problems.values() for one in many]
+            nodes, problems = len(self._loads), [str(one) for many in self._problems.values() for one in many]
         oldest = times.show(now - max(ages)) if ages else ""
-        return {"measuredNodes": measured, "expired": expired, "oldest": oldest, "problems": problems[:100]}
+        return {"measuredNodes": nodes, "expired": expired, "oldest": oldest, "problems": problems[:100]}
 
     def _assign(self, node: str, pod: PodLoad) -> None:
         with self._lock:

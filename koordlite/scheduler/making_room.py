@@ -17,13 +17,13 @@ from koordlite.formulas import make_room
 from koordlite.formulas.make_room import Cost, Room
 from koordlite.numa.nrt.filter import NANO, Amounts, Zones
 from koordlite.report import rooms as room_text
-from koordlite.reservation.pods import KnownPod, PodShape
+from koordlite.reservation.pods import ClusterPod, PodShape
 from koordlite.scheduler.cluster import AssumedPod
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement import judge, reserved, victims
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.node_state import admitted
-from koordlite.scheduler.report.documents import amounts_said
+from koordlite.scheduler.report.documents import amounts_text
 
 NOT_SEEN = (
     "disruption budgets, replicas, costs of evictions, tolerations and labels; pods whose spec narrows the choice of "
@@ -48,9 +48,9 @@ def document(extender: Extender, key: str, pause: Callable[[], None]) -> dict[st
     board = _Board(extender, pod, pause)
     groups, fits = board.groups()
     fits = board.kept or fits
-    found: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "pod": key,
-        "asks": amounts_said(board.waiting.shape.total),
+        "asks": amounts_text(board.waiting.shape.total),
         "priority": board.waiting.priority,
         "fits": fits[: make_room.WIDTH],
         "groups": groups,
@@ -58,38 +58,38 @@ def document(extender: Extender, key: str, pause: Callable[[], None]) -> dict[st
     if not fits:
         rooms = make_room.rooms(board, board.waiting, most_moves=MOST_MOVES)
         rooms = rooms._replace(exact=rooms.exact and not board.left_out)
-        found["makeRoom"] = made = room_text.document(rooms, lambda pod: str(pod.shape.pod.kube_qos))
-        for room, each in zip(rooms.rooms, made["nodes"], strict=True):
+        answer["makeRoom"] = shown_rooms = room_text.document(rooms, lambda pod: str(pod.shape.pod.kube_qos))
+        for room, each in zip(rooms.rooms, shown_rooms["nodes"], strict=True):
             each["cost"] = {"priority": room.cost.priority}
             each["placed"], places = board.places_after(room)
             for move, place in zip(each["moves"], places, strict=True):
                 move["about"] += f", {place}" if place else ""
-        made["notSeen"] = NOT_SEEN
-    return found
+        shown_rooms["notSeen"] = NOT_SEEN
+    return answer
 
 
-def lines(found: Mapping[str, Any]) -> Iterator[str]:
+def lines(document: Mapping[str, Any]) -> Iterator[str]:
     """The document for people."""
-    asks = ", ".join(f"{name} {amount}" for name, amount in found["asks"].items()) or "nothing"
-    yield f"pod {found['pod']} waits for a node; it asks {asks}; priority {found['priority']}"
-    for group in found["groups"]:
+    asks = ", ".join(f"{name} {amount}" for name, amount in document["asks"].items()) or "nothing"
+    yield f"pod {document['pod']} waits for a node; it asks {asks}; priority {document['priority']}"
+    for group in document["groups"]:
         numbers = f": {group['nearest']}" if group["nearest"] else ""
         yield f"  {group['nodes']} node{'s' if group['nodes'] > 1 else ''}: {group['why']}{numbers}"
-    if found["fits"]:
-        yield f"  it fits now, without a move: {', '.join(found['fits'])}"
+    if document["fits"]:
+        yield f"  it fits now, without a move: {', '.join(document['fits'])}"
         return
-    for head, words in room_text.lines(found["makeRoom"]):
+    for head, words in room_text.lines(document["makeRoom"]):
         yield f"  {head:<11}{words}"
-    for room in found["makeRoom"]["nodes"]:
+    for room in document["makeRoom"]["nodes"]:
         if room["placed"]:
-            yield f"  {'then':<11}{found['pod']} has {room['placed']} of {room['node']}"
-    yield f"  {'not seen':<11}{found['makeRoom']['notSeen']}"
+            yield f"  {'then':<11}{document['pod']} has {room['placed']} of {room['node']}"
+    yield f"  {'not seen':<11}{document['makeRoom']['notSeen']}"
 
 
 class _Board:
     """`make_room.Board` of the rows of one moment."""
 
-    def __init__(self, extender: Extender, waiting: KnownPod, pause: Callable[[], None]) -> None:
+    def __init__(self, extender: Extender, waiting: ClusterPod, pause: Callable[[], None]) -> None:
         cluster = self._cluster = extender.cluster
         self.waiting, self.left_out = waiting, False
         """`left_out`: some places of a pod were not looked at."""
@@ -98,19 +98,19 @@ class _Board:
             cluster.refresh()
             self._rows = {row.name: row for row in cluster.rows if row is not None}
             self._closed = frozenset(state.name for state in cluster.nodes.values() if state.closed)
-            kept, attempt = cluster.assumed.of_pod(waiting.uid), extender.attempts.of_uid(waiting.key, waiting.uid)
+            assumed, attempt = cluster.assumed.of_pod(waiting.uid), extender.attempts.of_uid(waiting.key, waiting.uid)
             # Read here: rows of attempts are let go, too.
             whole = attempt if attempt is not None and not attempt.thinned else None
-            self._asked = frozenset(row.name for row in whole.asked) if whole is not None else None
+            self._feasible = frozenset(row.name for row in whole.nodes) if whole is not None else None
             """Nodes that kube-scheduler asked about; None: that is not known."""
-        self.kept = [kept.node] if kept is not None else []
+        self.kept = [assumed.node] if assumed is not None else []
         """The node on which the pod is counted already, on its way there."""
         self._candidate = attempt.candidate if attempt is not None else None
-        self._measured = attempt.measured if attempt is not None else None
+        self._load = attempt.load if attempt is not None else None
         self._undo: list[tuple[str, Row | None, str]] = []
         """What was changed: node, its row before if that was changed already, and the uid of the pod that left."""
-        self._left: set[str] = set()
-        self._movable: dict[str, list[KnownPod]] = {}
+        self._moved: set[str] = set()
+        self._movable: dict[str, list[ClusterPod]] = {}
         self._returned: dict[str, Mapping[str, Mapping[int, Amounts]]] = {}
         self._refusals: dict[tuple[PodShape, str], str] = {}
         """Of nodes on which nothing has moved."""
@@ -146,14 +146,14 @@ class _Board:
     def _against(self, name: str) -> str:
         """Reason that no move cures; empty when there is none."""
         self._pause()
-        if self._asked is None or name not in self._asked:
+        if self._feasible is None or name not in self._feasible:
             if name in self._closed:
                 return "cordoned or tainted, and the pod's tolerations are not known here"
-            if self._asked is not None and not victims.lacking(self.waiting.shape, self._rows[name]):
+            if self._feasible is not None and not victims.lacking(self.waiting.shape, self._rows[name]):
                 return "kube-scheduler did not ask about them: what it alone knows is against them"
         if self._rows[name].unusable and self.waiting.shape.aligned:
             return judge.INVALID
-        return self._measured.refusal(name) if self._measured is not None else ""
+        return self._load.refusal(name) if self._load is not None else ""
 
     def _numbers(self, name: str) -> str:
         shape, row = self.waiting.shape, self._row(self.waiting, name)
@@ -161,10 +161,10 @@ class _Board:
         if not lacks:
             why = judge.verdict(shape, row, self._settings).why or "; ".join(judge.shortage(shape, row))
             return why and f"{name}: {why}"
-        left = amounts_said({one: max(0, victims.free(row).get(one, 0)) for one in lacks})
-        return f"most on {name}, which has {', '.join(f'{one} {amount} left' for one, amount in left.items())}"
+        free = amounts_text({one: max(0, victims.free(row).get(one, 0)) for one in lacks})
+        return f"most on {name}, which has {', '.join(f'{one} {amount} left' for one, amount in free.items())}"
 
-    def places_after(self, room: Room[KnownPod]) -> tuple[str, list[str]]:
+    def places_after(self, room: Room[ClusterPod]) -> tuple[str, list[str]]:
         """NUMA nodes and CPUs that the waiting pod, and each that moves, would have after these moves."""
         mark = self.mark()
         for pod, _ in room.moves:
@@ -178,14 +178,14 @@ class _Board:
         self.back_to(mark)
         return own, places
 
-    def _place(self, pod: KnownPod, node: str) -> str:
+    def _place(self, pod: ClusterPod, node: str) -> str:
         row = self._row(pod, node)
         numa = ", ".join(map(str, judge.verdict(pod.shape, row, self._settings).numa_nodes))
         text = self._promised(pod, node).resource_status
         cpus = msgspec.json.decode(text).get("cpuset", "") if text else ""
         return " ".join(filter(None, [numa and f"NUMA node {numa}", cpus and f"CPUs {cpus}"]))
 
-    def nodes(self, item: KnownPod) -> Sequence[str]:
+    def nodes(self, item: ClusterPod) -> Sequence[str]:
         """Large enough, and nothing that evictions do not cure is against it as far as this program sees."""
         if item is self.waiting:
             return [name for name in self._rows if not self._against(name) and self._is_large_enough(name)]
@@ -200,7 +200,7 @@ class _Board:
             return False
         return not (row.report and _zones_lack(shape, row, row.report.totals))
 
-    def refusal(self, item: KnownPod, node: str) -> str:
+    def refusal(self, item: ClusterPod, node: str) -> str:
         """By the sums of the node, else by its judges."""
         self._pause()
         is_kept = item is not self.waiting and node not in self._changed
@@ -211,7 +211,7 @@ class _Board:
                 self._refusals[item.shape, node] = refusal
         return refusal
 
-    def _refusal(self, item: KnownPod, node: str) -> str:
+    def _refusal(self, item: ClusterPod, node: str) -> str:
         row = self._row(item, node)
         if lacks := victims.lacking(item.shape, row):
             return f"too little {' and '.join(sorted(lacks))} in all"
@@ -224,7 +224,7 @@ class _Board:
         except Exception as error:  # noqa: BLE001 - as said
             return self._cluster.faults.note(node, error)
 
-    def lacking(self, item: KnownPod, node: str) -> Mapping[str, int]:
+    def lacking(self, item: ClusterPod, node: str) -> Mapping[str, int]:
         """Nano-units by resource, of the node as a whole or of its emptiest NUMA node; a move, where none can be
         named."""
         self._pause()
@@ -239,25 +239,25 @@ class _Board:
             lacks[name] = max(lacks.get(name, 0), amount)
         return lacks
 
-    def places(self, item: KnownPod) -> tuple[Sequence[str], bool]:
+    def places(self, item: ClusterPod) -> tuple[Sequence[str], bool]:
         """The emptiest nodes that take it; in large clusters a few."""
         roomy = self._roomy.get(item.shape)
         if roomy is None:
             self._pause()
             roomy = [name for name in self._open if not victims.lacking(item.shape, self._rows[name])]
             self._roomy[item.shape] = roomy
-        found: list[str] = []
+        fitting: list[str] = []
         changed = [name for name in self._changed if name not in self._closed]
         for name in dict.fromkeys((*roomy[:_MOST_JUDGED], *changed)):
-            if len(found) > make_room.WIDTH:
-                return found, False
+            if len(fitting) > make_room.WIDTH:
+                return fitting, False
             if name != item.node and not self.refusal(item, name):
-                found.append(name)
+                fitting.append(name)
         whole = len(roomy) <= _MOST_JUDGED
-        self.left_out |= not (whole or found)
-        return found, whole
+        self.left_out |= not (whole or fitting)
+        return fitting, whole
 
-    def residents(self, node: str) -> Sequence[KnownPod]:
+    def residents(self, node: str) -> Sequence[ClusterPod]:
         """Pods that nothing seen here keeps, and that are not more important than the one that waits."""
         movable = self._movable.get(node)
         if movable is None:
@@ -271,34 +271,34 @@ class _Board:
             ]
             movable.sort(key=lambda pod: (pod.priority, pod.shape.total.get("cpu", 0), pod.key))
             self._movable[node] = movable
-        return [pod for pod in movable if pod.uid not in self._left] if self._left else movable
+        return [pod for pod in movable if pod.uid not in self._moved] if self._moved else movable
 
-    def amounts(self, item: KnownPod) -> Mapping[str, int]:
+    def amounts(self, item: ClusterPod) -> Mapping[str, int]:
         """Requests, one slot and one move."""
-        found: Mapping[str, int] = item.shape.once("amounts", lambda: {**victims.needs(item.shape), _MOVE: 1})
-        return found
+        needs: Mapping[str, int] = item.shape.once("amounts", lambda: {**victims.needs(item.shape), _MOVE: 1})
+        return needs
 
-    def kind(self, item: KnownPod) -> object:
+    def kind(self, item: ClusterPod) -> object:
         """Pods of one template on the same NUMA nodes; one with CPUs of its own is like no other."""
         if item.resource_status or item.crane_result:
             return item.uid
         return id(item.shape), item.priority, tuple(self._gives_back(item))
 
-    def cost(self, item: KnownPod) -> Cost:
+    def cost(self, item: ClusterPod) -> Cost:
         """Only the priority is known here."""
         return Cost(item.priority)
 
-    def objection(self, items: Sequence[KnownPod]) -> str:
+    def objection(self, items: Sequence[ClusterPod]) -> str:
         """None is known here beyond what keeps a pod from being a resident that moves."""
         return ""
 
-    def leave(self, item: KnownPod) -> None:
+    def leave(self, item: ClusterPod) -> None:
         """Take it off its node, with what it gives back by NUMA node."""
         row = self._changed.get(item.node) or self._rows[item.node]
-        self._left.add(item.uid)
+        self._moved.add(item.uid)
         self._change(item.node, victims.without(row, [item], self._gives_back(item)), item.uid)
 
-    def settle(self, item: KnownPod, node: str) -> None:
+    def settle(self, item: ClusterPod, node: str) -> None:
         """Put it where kubelet will, or the agent of an allocator."""
         row = self._changed.get(node) or self._rows[node]
         self._change(node, admitted(row, self._promised(item, node), self._settings), "")
@@ -310,18 +310,18 @@ class _Board:
     def back_to(self, mark: int) -> None:
         """Undo the changes since then, the last one first."""
         while len(self._undo) > mark:
-            node, row, left = self._undo.pop()
-            self._left.discard(left)
+            node, row, uid = self._undo.pop()
+            self._moved.discard(uid)
             if row is None:
                 del self._changed[node]
             else:
                 self._changed[node] = row
 
-    def _change(self, node: str, row: Row, left: str) -> None:
-        self._undo.append((node, self._changed.get(node), left))
+    def _change(self, node: str, row: Row, uid: str) -> None:
+        self._undo.append((node, self._changed.get(node), uid))
         self._changed[node] = row
 
-    def _row(self, item: KnownPod, node: str) -> Row:
+    def _row(self, item: ClusterPod, node: str) -> Row:
         """The node as this pod meets it: with the Reservations that it may take."""
         row = self._changed.get(node) or self._rows[node]
         if item is not self.waiting or self._candidate is None or not row.reservations.placed:
@@ -331,14 +331,14 @@ class _Board:
             self._candidate, row, lambda each: judge.verdict(item.shape, each, settings).passes
         )
 
-    def _promised(self, pod: KnownPod, node: str) -> KnownPod:
+    def _promised(self, pod: ClusterPod, node: str) -> ClusterPod:
         """The pod on that node with what its Binding would carry."""
         row = self._row(pod, node)
-        pod = msgspec.structs.replace(pod, resource_status="", crane_result="", took="")
+        pod = msgspec.structs.replace(pod, resource_status="", crane_result="", reservation_uid="")
         notes = judge.promise(pod.shape, row, self._settings, pod.uid).annotations
         return AssumedPod(pod, node, "tentative", 0.0, 0.0, tuple(notes.items())).as_bound
 
-    def _gives_back(self, pod: KnownPod) -> Mapping[int, Amounts]:
+    def _gives_back(self, pod: ClusterPod) -> Mapping[int, Amounts]:
         return self._returned_on(pod.node).get(pod.uid, {})
 
     def _returned_on(self, node: str) -> Mapping[str, Mapping[int, Amounts]]:
@@ -355,8 +355,8 @@ def _zones_lack(shape: PodShape, row: Row, zones: Zones) -> dict[str, int]:
     lacks: dict[str, int] = {}
     if row.is_plain and not shape.names_scheduler and row.report and row.report.policy == judge.SINGLE:
         for part in shape.request.of_scope(row.report.scope):
-            for name, amount, counted in part.wanted:
+            for name, amount, is_aligned in part.wanted:
                 most = max((zone[name] for zone in zones.values() if name in zone), default=amount)
-                if counted and most < amount:
+                if is_aligned and most < amount:
                     lacks[name] = max(lacks.get(name, 0), amount - most)
     return lacks

@@ -20,7 +20,7 @@ from koordlite.model.wire.crane import TopologyObject
 from koordlite.numa.nrt import fingerprint
 from koordlite.numa.nrt.filter import Amounts, Zones, add
 from koordlite.reservation.placed import NO_RESERVATIONS
-from koordlite.reservation.pods import KnownPod
+from koordlite.reservation.pods import ClusterPod
 from koordlite.scheduler.judgement import judge, koordinator, victims
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 from koordlite.scheduler.judgement.reports import Container, Report, beside_owners
@@ -39,9 +39,9 @@ class Coverage(msgspec.Struct, frozen=True):
 
     is_known: bool
     """Whether it could be worked out. If not, every pod that came since it last could is taken for not counted."""
-    uncounted: tuple[KnownPod, ...] = ()
+    uncounted: tuple[ClusterPod, ...] = ()
     """Alive, and not in the report."""
-    outlived: tuple[KnownPod, ...] = ()
+    outlived: tuple[ClusterPod, ...] = ()
     """In the report, and gone."""
     how: str = ""
 
@@ -63,13 +63,13 @@ class NodeState(msgspec.Struct):
     """Crane's own topology of the node."""
     report_since: float = 0.0
     """When this version of the report came."""
-    pods: dict[str, KnownPod] = msgspec.field(default_factory=dict)
+    pods: dict[str, ClusterPod] = msgspec.field(default_factory=dict)
     """Bound to it and not ended, by uid."""
     fresh: dict[str, float | None] = msgspec.field(default_factory=dict)
     """Uids of pods that the report is not known to count, and since when kubelet has been seen to have taken them."""
     came: dict[str, float] = msgspec.field(default_factory=dict)
     """When each of them was first seen bound, by uid."""
-    gone: dict[str, tuple[KnownPod, float]] = msgspec.field(default_factory=dict)
+    departed: dict[str, tuple[ClusterPod, float]] = msgspec.field(default_factory=dict)
     """Ended or deleted a short while ago, and since when."""
     dirty_since: float | None = None
     """Since when the report is not that of the pods."""
@@ -83,12 +83,12 @@ class NodeState(msgspec.Struct):
 
     def next_look(self, settings: JudgeSettings, now: float) -> float | None:
         """Time at which time alone changes the row; None when it does not."""
-        moments = [at + settings.gone_seconds for _, at in self.gone.values()]
+        times = [at + settings.gone_seconds for _, at in self.departed.values()]
         if self.report is not None and not self.report.fingerprint:
-            moments += [at + settings.report_seconds for at in self.fresh.values() if at is not None]
-        return min((moment for moment in moments if moment > now), default=None)
+            times += [at + settings.report_seconds for at in self.fresh.values() if at is not None]
+        return min((time for time in times if time > now), default=None)
 
-    def row(self, assumed: Iterable[KnownPod], settings: JudgeSettings, now: float, since: float) -> Row:
+    def row(self, assumed: Iterable[ClusterPod], settings: JudgeSettings, now: float, since: float) -> Row:
         """The node as it is judged now, with pods `assumed` on it, as they will be when they are bound; it changed last
         at `since`."""
         coming = [pod for pod in assumed if pod.uid not in self.pods]
@@ -123,7 +123,7 @@ class NodeState(msgspec.Struct):
         )
         return _beside_promises(row)
 
-    def _takes(self, pod: KnownPod) -> Amounts:
+    def _takes(self, pod: ClusterPod) -> Amounts:
         """The most that the pod can hold on a NUMA node: no CPUs where kubelet gives none. Shares are no NUMA
         node's, and what Koordinator's scheduler promised is counted by its CPUs."""
         assert self.report is not None
@@ -131,47 +131,47 @@ class NodeState(msgspec.Struct):
             return pod.shape.held
         return {name: amount for name, amount in pod.shape.held.items() if name != "cpu"}
 
-    def expected(self, row: Row, assumed: Iterable[KnownPod], settings: JudgeSettings) -> Row:
+    def expected(self, row: Row, assumed: Iterable[ClusterPod], settings: JudgeSettings) -> Row:
         """The row with each pod that the report has not counted on the NUMA node where kubelet will put it; where that
         is several, or none, it counts on every one."""
         assert self.report is not None
         coming = [pod for pod in assumed if pod.uid not in self.pods]
         overreserve = settings.cache == "overreserve"
         # A report without fingerprint that is older than the end of a pod still counts it.
-        outlived = self.covered.outlived or [pod for pod, at in self.gone.values() if at >= self.report_since]
+        outlived = self.covered.outlived or [pod for pod, at in self.departed.values() if at >= self.report_since]
         zones = _on_top(self.report, (), self.returned(outlived) if overreserve else {})
-        found = msgspec.structs.replace(
+        node = msgspec.structs.replace(
             row, zones=zones, at_most=zones, owed=NOTHING_OWED, pods=tuple(self.pods.values()), extra={}
         )
         for pod in (*(self._reserved(settings) if overreserve else ()), *coming):
-            found = admitted(found, pod, settings)
-        return _beside_promises(found)
+            node = admitted(node, pod, settings)
+        return _beside_promises(node)
 
     def cover(self, settings: JudgeSettings, now: float, since: float) -> None:
         """Work out which pods the report has counted."""
         assert self.report is not None
-        for uid in [uid for uid, (_, at) in self.gone.items() if now - at > settings.gone_seconds]:
-            del self.gone[uid]
-        gone = [pod for pod, _ in self.gone.values()]
-        found = self.covered = _coverage(self.report, self.pods.values(), gone, self.fresh)
-        if found.is_known and self.report.fingerprint:
-            self.fresh = {pod.uid: self.fresh.get(pod.uid) for pod in found.uncounted}
-        if found.is_known and not found.uncounted and not found.outlived:
+        for uid in [uid for uid, (_, at) in self.departed.items() if now - at > settings.gone_seconds]:
+            del self.departed[uid]
+        departed = [pod for pod, _ in self.departed.values()]
+        coverage = self.covered = _coverage(self.report, self.pods.values(), departed, self.fresh)
+        if coverage.is_known and self.report.fingerprint:
+            self.fresh = {pod.uid: self.fresh.get(pod.uid) for pod in coverage.uncounted}
+        if coverage.is_known and not coverage.uncounted and not coverage.outlived:
             self.dirty_since, self.dirty_why = None, ""
         else:
             self.dirty_since = since if self.dirty_since is None else self.dirty_since
-            self.dirty_why = self._explained(found)
+            self.dirty_why = self._explained(coverage)
 
-    def _explained(self, found: Coverage) -> str:
-        if not found.is_known:
-            return found.how
-        missing = ", ".join(pod.key for pod in found.uncounted)
-        outlived = ", ".join(pod.key for pod in found.outlived)
+    def _explained(self, coverage: Coverage) -> str:
+        if not coverage.is_known:
+            return coverage.how
+        missing = ", ".join(pod.key for pod in coverage.uncounted)
+        outlived = ", ".join(pod.key for pod in coverage.outlived)
         return "; ".join(
             [*([f"not counted yet: {missing}"] if missing else []), *([f"gone: {outlived}"] if outlived else [])]
         )
 
-    def _reserved(self, settings: JudgeSettings) -> list[KnownPod]:
+    def _reserved(self, settings: JudgeSettings) -> list[ClusterPod]:
         """Pods that the report has not counted and that hold something of their own."""
         assert self.report is not None
         listed = self.report.resources
@@ -182,7 +182,7 @@ class NodeState(msgspec.Struct):
             if has_exclusive(pod.shape.exclusive, listed) and (ignored is None or pod.scheduler in ignored)
         ]
 
-    def _unusable(self, settings: JudgeSettings, coming: list[KnownPod], uncounted: list[KnownPod]) -> str:
+    def _unusable(self, settings: JudgeSettings, coming: list[ClusterPod], uncounted: list[ClusterPod]) -> str:
         assert self.report is not None
         if self.report.problems:
             return str(self.report.problems[0])
@@ -194,7 +194,7 @@ class NodeState(msgspec.Struct):
         return ""
 
     def freed(
-        self, namespaces: Mapping[str, str], row: Row, assumed: Iterable[KnownPod], settings: JudgeSettings
+        self, namespaces: Mapping[str, str], row: Row, assumed: Iterable[ClusterPod], settings: JudgeSettings
     ) -> dict[str, tuple[Zones, ...]]:
         """Available amounts once the placeholders of a Reservation have gone, by its uid; `namespaces` says where they
         are. A case for each NUMA node on which pods may be, as far as nothing says; none where the row says as much.
@@ -205,11 +205,11 @@ class NodeState(msgspec.Struct):
         """
         if self.report is None or self.report.problems or settings.cache != "overreserve":
             return {}
-        gone = [(at, pod) for pod, at in self.gone.values() if self._still_reports(pod, at)]
+        departed = [(at, pod) for pod, at in self.departed.values() if self._still_reports(pod, at)]
         bound = [(self.came.get(pod.uid, 0.0), pod) for pod in self._reserved(settings)]
         coming = [pod for pod in assumed if pod.uid not in self.pods]
         alive = [pod for pod in self.pods.values() if pod not in self.covered.uncounted]
-        where = self.whereabouts(pod for _, pod in gone)
+        where = self.whereabouts(pod for _, pod in departed)
         start = msgspec.structs.replace(
             row,
             zones=self.report.available,
@@ -223,36 +223,36 @@ class NodeState(msgspec.Struct):
         for uid, namespace in namespaces.items():
             mine = [pod for pod in alive if (pod.stands_for, pod.namespace) == (uid, namespace)]
             theirs = [(at, pod) for at, pod in bound if (pod.stands_for, pod.namespace) != (uid, namespace)]
-            if not mine and not gone and not theirs and not coming:
+            if not mine and not departed and not theirs and not coming:
                 continue
             in_order = sorted(
-                [*((at, 0, pod) for at, pod in gone), *((at, 1, pod) for at, pod in theirs)],
+                [*((at, 0, pod) for at, pod in departed), *((at, 1, pod) for at, pod in theirs)],
                 key=lambda event: event[:2],
             )
-            found = []
-            for back in self._possible([*(pod for _, pod in gone), *mine], where):
-                ends, begins = [(pod, back[pod.uid]) for _, pod in gone], [(pod, None) for _, pod in theirs]
+            ways = []
+            for back in self._possible([*(pod for _, pod in departed), *mine], where):
+                ends, begins = [(pod, back[pod.uid]) for _, pod in departed], [(pod, None) for _, pod in theirs]
                 late = [(pod, None if kind else back[pod.uid]) for _, kind, pod in in_order]
                 leaving, arriving = [(pod, back[pod.uid]) for pod in mine], [(pod, None) for pod in coming]
                 for events in ([*late, *arriving, *leaving], [*ends, *begins, *leaving, *arriving]):
                     zones = _replayed(start, events, settings).zones
-                    if zones not in found:
-                        found.append(zones)
-            cases[uid] = tuple(found)
+                    if zones not in ways:
+                        ways.append(zones)
+            cases[uid] = tuple(ways)
         return cases
 
-    def _still_reports(self, pod: KnownPod, gone_at: float) -> bool:
+    def _still_reports(self, pod: ClusterPod, gone_at: float) -> bool:
         """Tell whether the report counts a pod that has gone: by its fingerprint, else when it is older than that."""
         assert self.report is not None
         return pod in self.covered.outlived if self.report.fingerprint else self.report_since <= gone_at
 
     def _possible(
-        self, pods: Sequence[KnownPod], where: Mapping[Container, int]
+        self, pods: Sequence[ClusterPod], where: Mapping[Container, int]
     ) -> Iterator[Mapping[str, Mapping[int, Amounts]]]:
         """Amounts that each of the pods gives back by NUMA node, in each way in which kubelet may have placed those of
         which `where` says nothing."""
         assert self.report is not None
-        report, known = self.report, {pod.uid: _back([pod], where) for pod in pods}
+        report, certain = self.report, {pod.uid: _back([pod], where) for pod in pods}
         unknown = [
             (pod.uid, part)
             for pod in pods
@@ -265,24 +265,24 @@ class NodeState(msgspec.Struct):
         ways = 0
         if math.prod(map(len, places)) <= MOST_CASES:
             for zones in itertools.product(*places):
-                back = dict(known)
+                back = dict(certain)
                 for zone, (uid, part) in zip(zones, unknown, strict=True):
                     back[uid] = _together((back[uid], {zone: part.taken}))
                 if not unknown or all(self._may_hold(*zone) for zone in _together(back.values()).items()):
                     ways += 1
                     yield back
         if not ways:
-            yield known  # Spread over several NUMA nodes, or too many ways: the next report says.
+            yield certain  # Spread over several NUMA nodes, or too many ways: the next report says.
 
     def _may_hold(self, zone: int, amounts: Amounts) -> bool:
         """Tell whether so much of the NUMA node is taken by the report."""
         assert self.report is not None
         totals = self.report.totals[zone]
         return all(
-            totals.get(name, left) - left >= amounts.get(name, 0) for name, left in self.report.available[zone].items()
+            totals.get(name, free) - free >= amounts.get(name, 0) for name, free in self.report.available[zone].items()
         )
 
-    def whereabouts(self, more: Iterable[KnownPod] = ()) -> Mapping[Container, int]:
+    def whereabouts(self, more: Iterable[ClusterPod] = ()) -> Mapping[Container, int]:
         """The NUMA node of containers, as far as the report says; `more`: pods that it counts besides those alive."""
         if self.report is None:
             return {}
@@ -297,7 +297,7 @@ class NodeState(msgspec.Struct):
             ]
         )
 
-    def returned(self, pods: Iterable[KnownPod]) -> Mapping[int, Amounts]:
+    def returned(self, pods: Iterable[ClusterPod]) -> Mapping[int, Amounts]:
         """Amounts that pods give back when they go, by the NUMA node they were on; nothing for those of which nobody
         says."""
         leaving = tuple(pods)
@@ -311,7 +311,7 @@ class NodeState(msgspec.Struct):
         return {uid: _back((pod,), where) for uid, pod in self.pods.items()}
 
 
-def _back(pods: Iterable[KnownPod], where: Mapping[Container, int]) -> Mapping[int, Amounts]:
+def _back(pods: Iterable[ClusterPod], where: Mapping[Container, int]) -> Mapping[int, Amounts]:
     back: dict[int, dict[str, int]] = {}
     for pod in pods:
         for part in pod.shape.request.parts:
@@ -322,7 +322,7 @@ def _back(pods: Iterable[KnownPod], where: Mapping[Container, int]) -> Mapping[i
 
 
 def _replayed(
-    row: Row, events: Iterable[tuple[KnownPod, Mapping[int, Amounts] | None]], settings: JudgeSettings
+    row: Row, events: Iterable[tuple[ClusterPod, Mapping[int, Amounts] | None]], settings: JudgeSettings
 ) -> Row:
     """The node after pods have gone, each with what it gives back, and (None) come."""
     for pod, back in events:
@@ -330,7 +330,7 @@ def _replayed(
     return row
 
 
-def admitted(row: Row, pod: KnownPod, settings: JudgeSettings) -> Row:
+def admitted(row: Row, pod: ClusterPod, settings: JudgeSettings) -> Row:
     """The node with the pod where kubelet will put it; where that is on several NUMA nodes, or none, it counts on each
     of them."""
     takes: Mapping[int, Amounts] = judge.takes(pod.shape, row, settings)
@@ -347,7 +347,7 @@ def _together(parts: Iterable[Mapping[int, Amounts]]) -> dict[int, dict[str, int
 
 
 def _coverage(
-    report: Report, alive: Collection[KnownPod], gone: Collection[KnownPod], fresh: Collection[str]
+    report: Report, alive: Collection[ClusterPod], departed: Collection[ClusterPod], fresh: Collection[str]
 ) -> Coverage:
     """Coverage by `report` of the pods `alive` on the node and of those recently `gone`.
 
@@ -359,48 +359,48 @@ def _coverage(
         return Coverage(not uncounted, uncounted, (), "the report carries no fingerprint of its pods")
     old = [pod for pod in alive if pod.uid not in fresh]
     new = [pod for pod in alive if pod.uid in fresh]
-    for with_new, with_gone in _guesses(report, new, list(gone)):
+    for with_new, with_gone in _guesses(report, new, list(departed)):
         if fingerprint.sign(_names(report, [*old, *with_new, *with_gone])) == report.fingerprint:
             uncounted = tuple(pod for pod in new if pod not in with_new)
             return Coverage(True, uncounted, tuple(with_gone), "by fingerprint")
     if fingerprint.sign(_names(report, [pod for pod in alive if pod.started])) == report.fingerprint:
         return Coverage(True, tuple(pod for pod in alive if not pod.started), (), "by fingerprint of the pods started")
     # What it places by name it has counted, whatever else it signed; of two pods of one name nobody knows which.
-    names, before = {pod.key for pod in alive}, {pod.key for pod in gone}
+    names, before = {pod.key for pod in alive}, {pod.key for pod in departed}
     uncounted = tuple(pod for pod in new if pod.key in before or not report.places(pod.namespace, pod.name))
-    outlived = tuple(pod for pod in gone if pod.key not in names and report.places(pod.namespace, pod.name))
+    outlived = tuple(pod for pod in departed if pod.key not in names and report.places(pod.namespace, pod.name))
     return Coverage(False, uncounted, outlived, "the report's fingerprint is that of other pods")
 
 
 def _guesses(
-    report: Report, new: list[KnownPod], gone: list[KnownPod]
-) -> Iterable[tuple[list[KnownPod], list[KnownPod]]]:
+    report: Report, new: list[ClusterPod], departed: list[ClusterPod]
+) -> Iterable[tuple[list[ClusterPod], list[ClusterPod]]]:
     """Likely ones first: all is counted, nothing is, what the report places by name; then new pods in any combination,
     or, where those are too many, as they came and went one after the other."""
-    for with_gone in ([], gone) if gone else ([],):
+    for with_gone in ([], departed) if departed else ([],):
         yield new, with_gone
         yield [], with_gone
     placed = [pod for pod in new if report.places(pod.namespace, pod.name)]
-    yield placed, [pod for pod in gone if report.places(pod.namespace, pod.name)]
-    if len(new) + len(gone) <= MOST_TRIES:
-        for with_gone in _subsets(gone):
+    yield placed, [pod for pod in departed if report.places(pod.namespace, pod.name)]
+    if len(new) + len(departed) <= MOST_TRIES:
+        for with_gone in _subsets(departed):
             for with_new in _subsets(new):
                 yield with_new, with_gone
     else:
-        for went in range(min(len(gone), MOST_LATE) + 1):
+        for went in range(min(len(departed), MOST_LATE) + 1):
             for came in range(min(len(new), MOST_LATE) + 1):
-                yield new[:came], gone[len(gone) - went :]
+                yield new[:came], departed[len(departed) - went :]
 
 
-def _subsets(pods: list[KnownPod]) -> Iterable[list[KnownPod]]:
+def _subsets(pods: list[ClusterPod]) -> Iterable[list[ClusterPod]]:
     for size in range(len(pods) + 1):
         yield from map(list, itertools.combinations(pods, size))
 
 
-def _names(report: Report, pods: Iterable[KnownPod]) -> Iterable[tuple[str, str]]:
+def _names(report: Report, pods: Iterable[ClusterPod]) -> Iterable[tuple[str, str]]:
     listed, every = report.resources, not report.only_exclusive
-    counted = (pod for pod in pods if every or has_exclusive(pod.shape.exclusive, listed))
-    return ((pod.namespace, pod.name) for pod in counted)
+    signed = (pod for pod in pods if every or has_exclusive(pod.shape.exclusive, listed))
+    return ((pod.namespace, pod.name) for pod in signed)
 
 
 def has_exclusive(exclusive: Amounts, listed: Collection[str]) -> bool:
@@ -423,8 +423,8 @@ def _on_top(report: Report, reserved: Iterable[Amounts], returned: Mapping[int, 
         return report.available
     return {
         node: {
-            name: min(left + returned.get(node, {}).get(name, 0), most) - total.get(name, 0)
-            for name, left, most in ((n, a, report.totals[node].get(n, a)) for n, a in zone.items())
+            name: min(available + returned.get(node, {}).get(name, 0), most) - total.get(name, 0)
+            for name, available, most in ((n, a, report.totals[node].get(n, a)) for n, a in zone.items())
         }
         for node, zone in report.available.items()
     }

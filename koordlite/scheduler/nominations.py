@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from koordlite.numa.nrt.filter import Amounts, add
-from koordlite.reservation.pods import KnownPod
+from koordlite.reservation.pods import ClusterPod
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement import judge, victims
 from koordlite.scheduler.judgement.nodes import Row
@@ -40,7 +40,7 @@ class Offer(msgspec.Struct, frozen=True):
     node: str
     answer: Victims
     """What the scheduler is answered: these victims, and those that are not known here."""
-    victims: tuple[KnownPod, ...]
+    victims: tuple[ClusterPod, ...]
     returned: Mapping[str, Mapping[int, Amounts]]
     """What each of them gives back there, by NUMA node; by uid."""
     takes: Mapping[int, Amounts]
@@ -48,7 +48,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class _Offers(msgspec.Struct):
-    pod: KnownPod
+    pod: ClusterPod
     by_node: Mapping[str, Offer]
     at: float
 
@@ -63,7 +63,7 @@ class Nominations:
     def __contains__(self, uid: str) -> bool:
         return uid in self._offers
 
-    def put(self, pod: KnownPod, offers: Mapping[str, Offer]) -> None:
+    def put(self, pod: ClusterPod, offers: Mapping[str, Offer]) -> None:
         """Nodes that the scheduler was offered for the pod; it takes one of them."""
         self._offers.pop(pod.uid, None)
         if offers:
@@ -79,82 +79,82 @@ class Nominations:
         """Forget what is over, and keep the places of pods whose node the scheduler has named."""
         now = self._cluster.now()
         for uid, offers in list(self._offers.items()):
-            known = self._cluster.pods.get(uid)
-            named = known.nominated if known is not None else ""
+            pod = self._cluster.pods.get(uid)
+            named = pod.nominated if pod is not None else ""
             waited = now - offers.at
-            bound = known is not None and bool(known.node)
+            bound = pod is not None and bool(pod.node)
             if bound or waited > MOST_SECONDS or (named not in offers.by_node and waited > CHOICE_SECONDS):
                 self.drop(uid)
-                held = self._cluster.assumed.of_pod(uid)
-                if held is not None and held.stage == "nominated":
+                assumed = self._cluster.assumed.of_pod(uid)
+                if assumed is not None and assumed.stage == "nominated":
                     self._cluster.assumed.end(uid, "expired", now)
             elif named in offers.by_node and self._cluster.assumed.of_pod(uid) is None:
                 self.keep(offers.pod, offers.by_node[named])
 
-    def keep(self, pod: KnownPod, offer: Offer) -> None:
+    def keep(self, pod: ClusterPod, offer: Offer) -> None:
         """Count the pod where it will be, on every NUMA node: kubelet gives the place to whoever comes first."""
         if pod.shape.exclusive:
             self._cluster.reserve(pod, offer.node, "nominated")
 
-    def of(self, pod: KnownPod) -> Offer | None:
+    def of(self, pod: ClusterPod) -> Offer | None:
         """The node that is being emptied for the pod, as far as that is known."""
         offers = self._offers.get(pod.uid)
         if offers is None:
             return None
-        known = self._cluster.pods.get(pod.uid)
-        named = pod.nominated or (known.nominated if known is not None else "")
+        current = self._cluster.pods.get(pod.uid)
+        named = pod.nominated or (current.nominated if current is not None else "")
         if named:
             return offers.by_node.get(named)
         begun = [offer for offer in offers.by_node.values() if any(map(self._leaves, offer.victims))]
         return begun[0] if len(begun) == 1 else None
 
-    def _leaves(self, victim: KnownPod) -> bool:
-        known = self._cluster.pods.get(victim.uid)
-        return known is None or known.deleting or known.ended
+    def _leaves(self, victim: ClusterPod) -> bool:
+        pod = self._cluster.pods.get(victim.uid)
+        return pod is None or pod.deleting or pod.ended
 
-    def on_node(self, node: str, but: str) -> Iterator[tuple[KnownPod, Offer]]:
+    def on_node(self, node: str, but: str) -> Iterator[tuple[ClusterPod, Offer]]:
         """Pods other than `but` for which the node is, or may be, emptied."""
         for uid, offers in self._offers.items():
             if uid == but or node not in offers.by_node:
                 continue
-            chosen = self.of(offers.pod)
-            if chosen is None or chosen.node == node:
+            offer = self.of(offers.pod)
+            if offer is None or offer.node == node:
                 yield offers.pod, offers.by_node[node]
 
-    def beside_others(self, pod: KnownPod, row: Row) -> Row:
+    def beside_others(self, pod: ClusterPod, row: Row) -> Row:
         """The node without the victims of others than `pod`, and with the pods that these make room for."""
-        others = list(self.on_node(row.name, but=pod.uid))
-        if not others:
+        rivals = list(self.on_node(row.name, but=pod.uid))
+        if not rivals:
             return row
-        for _, offer in others:
+        for _, offer in rivals:
             row = self._freed(row, offer)
-        for each, offer in others:
+        for each, offer in rivals:
             row = victims.beside(row, each, offer.takes)
         return row
 
-    def _is_disputed(self, pod: KnownPod, freed: Row, takes: Mapping[int, Amounts]) -> bool:
+    def _is_disputed(self, pod: ClusterPod, freed: Row, takes: Mapping[int, Amounts]) -> bool:
         """Tell whether kubelet may give the room of this pod to another one for which the node is emptied, or the
         other way round: it takes the lowest NUMA node where there is room, for whomever it was made.
 
         `freed` is the node when all victims have gone, with the others on the NUMA nodes that they are expected on.
         """
-        others = list(self.on_node(freed.name, but=pod.uid))
-        if not others:
+        rivals = list(self.on_node(freed.name, but=pod.uid))
+        if not rivals:
             return False
-        if len(others) > 1 or not takes or not others[0][1].takes:
+        if len(rivals) > 1 or not takes or not rivals[0][1].takes:
             return True
-        other, offer = others[0]
+        other, offer = rivals[0]
         empty = victims.without(freed, [other], offer.takes)
         return self._is_in_the_way(other, offer.takes, pod, empty) or self._is_in_the_way(pod, takes, other, empty)
 
-    def _is_in_the_way(self, first: KnownPod, takes: Mapping[int, Amounts], second: KnownPod, empty: Row) -> bool:
+    def _is_in_the_way(self, first: ClusterPod, takes: Mapping[int, Amounts], second: ClusterPod, empty: Row) -> bool:
         """Tell whether `second` finds no place beside `first` on any of the NUMA nodes that `first` may get."""
         total: dict[str, int] = {}
         for amounts in takes.values():
             add(total, amounts)
         settings = self._cluster.settings
-        for zone, left in empty.zones.items():
-            if len(takes) > 1 or all(left.get(name, 0) >= amount for name, amount in total.items()):
+        for zone, available in empty.zones.items():
+            if len(takes) > 1 or all(available.get(name, 0) >= amount for name, amount in total.items()):
                 beside = victims.beside(empty, first, {zone: total})
                 if not judge.verdict(second.shape, beside, settings).passes:
                     return True
@@ -170,7 +170,7 @@ class Nominations:
                     add(back.setdefault(zone, {}), amounts)
         return victims.without(row, offer.victims, back)
 
-    def _stands(self, pod: KnownPod, offer: Offer) -> tuple[bool, bool]:
+    def _stands(self, pod: ClusterPod, offer: Offer) -> tuple[bool, bool]:
         """(Does the pod fit now, is it still worth waiting there): judged by the report less the victims.
 
         Where the report has settled without them and the pod does not fit, somebody else has the place.
@@ -184,12 +184,14 @@ class Nominations:
         if any(victim.uid in state.pods for victim in offer.victims):
             return False, True
         began = self._offers[pod.uid].at
-        left_at = max((state.gone[each.uid][1] for each in offer.victims if each.uid in state.gone), default=began)
+        left_at = max(
+            (state.departed[each.uid][1] for each in offer.victims if each.uid in state.departed), default=began
+        )
         late = 0.0 if row.report is not None and row.report.fingerprint else cluster.settings.settle_seconds
         is_settled = state.report_since > left_at + late and state.dirty_since is None
         return fits, fits or not is_settled
 
-    def readmit(self, pod: KnownPod, passed: list[str], refused: dict[str, str]) -> str:
+    def readmit(self, pod: ClusterPod, passed: list[str], refused: dict[str, str]) -> str:
         """A node that was emptied for this pod is not refused because its report does not show it yet. Return what
         became of it if somebody else has its place."""
         offer = self.of(pod)
@@ -211,7 +213,7 @@ class Nominations:
             return f"the room that was made on {offer.node} is taken"
         return ""
 
-    def offer(self, pod: KnownPod, node: str, candidates: Victims, own: Row | None) -> Offer | Victims | str:
+    def offer(self, pod: ClusterPod, node: str, candidates: Victims, own: Row | None) -> Offer | Victims | str:
         """The victims there, of those that the scheduler would evict, or more. Text: why evictions do not help, or
         would displace what is reserved for others; empty where there is nothing to say. Of a node of which nothing is
         known they are the scheduler's. `own`: the node with the reservations that the pod may take there."""

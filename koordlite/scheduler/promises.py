@@ -32,7 +32,7 @@ from koordlite.kube.publish.events import Event
 from koordlite.model import keys
 from koordlite.model.wire import objects
 from koordlite.model.wire.reservation import ObjectReference
-from koordlite.reservation.pods import KnownPod
+from koordlite.reservation.pods import ClusterPod
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Binder, BindError, Extender
 from koordlite.scheduler.judgement import judge, koordinator, victims
@@ -67,7 +67,7 @@ class Promises:
         """written, refused (the node has no room for it), resized, cannot_grow, failed (the API server refused)."""
         self._cannot_grow: dict[str, float] = {}
         """When such a pod is looked at again, by uid."""
-        self._said = ""
+        self._last_failure = ""
 
     @property
     def _cluster(self) -> Cluster:
@@ -112,9 +112,9 @@ class Promises:
         cluster, now = self._cluster, self._cluster.now()
         with cluster.lock:
             uids, cluster.resized = list(cluster.resized), {}
-        again = {uid: at for uid, at in self._cannot_grow.items() if uid in cluster.pods}
-        self._cannot_grow = {uid: at for uid, at in again.items() if at > now and uid not in uids}
-        for uid in dict.fromkeys((*uids, *(uid for uid, at in again.items() if at <= now))):
+        retries = {uid: at for uid, at in self._cannot_grow.items() if uid in cluster.pods}
+        self._cannot_grow = {uid: at for uid, at in retries.items() if at > now and uid not in uids}
+        for uid in dict.fromkeys((*uids, *(uid for uid, at in retries.items() if at <= now))):
             self._thread.beat()
             self._resize(uid)
 
@@ -129,7 +129,7 @@ class Promises:
         self._cannot_grow[uid] = cluster.now() + RETRY_SECONDS
         if promise.refusal:
             text = f"its CPUs on {pod.node} cannot follow its resize: {promise.refusal}"
-            self._said_of(pod, "cannot_grow", text)
+            self._report(pod, "cannot_grow", text)
             about = ObjectReference(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
             self._tell(Event(regarding=about, reason="CannotGrow", note=text, action="Resize", type="Warning"))
             return
@@ -143,7 +143,7 @@ class Promises:
                     cluster.resized[uid] = None  # Something changed meanwhile: at the next look.
                     return
                 # It counts from now on, as in `_make`.
-                cluster.put_known(with_annotations(pod, promise.annotations))
+                cluster.put_cluster_pod(with_annotations(pod, promise.annotations))
         except BindError as error:
             self._failed(pod, error)
             return
@@ -175,7 +175,7 @@ class Promises:
             return False
         return bool(judge.allocators(pod.shape, row))
 
-    def _make(self, pod: KnownPod) -> None:
+    def _make(self, pod: ClusterPod) -> None:
         """Promise what the node has left for the pod, and write it."""
         cluster = self._cluster
         self._not_before[pod.uid] = cluster.now() + RETRY_SECONDS
@@ -198,39 +198,39 @@ class Promises:
                 return
             if not promise.annotations:
                 why = f"bound to {pod.node} without its promise, which cannot be made there: {promise.refusal}"
-                self._said_of(pod, "refused", why)
+                self._report(pod, "refused", why)
                 return
             # It counts from now on: a bind of this moment must not get the same CPUs.
-            cluster.put_known(with_annotations(pod, promise.annotations))
+            cluster.put_cluster_pod(with_annotations(pod, promise.annotations))
         if not self._write(pod, obj, promise.annotations):
             return
         self.results["written"] += 1
         self._extender.note(pod, f"promised on {pod.node} after it was bound without it")
         LOG.info("pod %s was bound to %s without its promise, and has it now", pod.key, pod.node, extra=_about(pod))
 
-    def _write(self, pod: KnownPod, obj: objects.PodObject, annotations: Mapping[str, str]) -> bool:
+    def _write(self, pod: ClusterPod, obj: objects.PodObject, annotations: Mapping[str, str]) -> bool:
         """Write a promise that counts already; False when the API server refuses it, and it counts no longer."""
         try:
             self._writer.promise(obj, annotations)
         except BindError as error:
-            self._cluster.put_known(pod)
+            self._cluster.put_cluster_pod(pod)
             self._failed(pod, error)
             return False
         return True
 
-    def _said_of(self, pod: KnownPod, result: str, text: str) -> None:
+    def _report(self, pod: ClusterPod, result: str, text: str) -> None:
         self.results[result] += 1
         self._extender.note(pod, text)
         LOG.warning("pod %s: %s", pod.key, text, extra=_about(pod))
 
-    def _failed(self, pod: KnownPod, error: BindError) -> None:
+    def _failed(self, pod: ClusterPod, error: BindError) -> None:
         self.results["failed"] += 1
-        if str(error) != self._said:
-            self._said = str(error)
+        if str(error) != self._last_failure:
+            self._last_failure = str(error)
             LOG.warning("promise of pod %s cannot be written: %s", pod.key, error, extra=_about(pod))
 
 
-def with_annotations(pod: KnownPod, annotations: Mapping[str, str]) -> KnownPod:
+def with_annotations(pod: ClusterPod, annotations: Mapping[str, str]) -> ClusterPod:
     """The pod as it will be when it has them."""
     return msgspec.structs.replace(
         pod,
@@ -239,7 +239,7 @@ def with_annotations(pod: KnownPod, annotations: Mapping[str, str]) -> KnownPod:
     )
 
 
-def _about(pod: KnownPod) -> dict[str, str]:
+def _about(pod: ClusterPod) -> dict[str, str]:
     return {"pod": pod.key, "flow": "promise"}
 
 
@@ -253,7 +253,7 @@ class ApiBinder:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    def bind(self, pod: KnownPod, node: str, annotations: Mapping[str, str]) -> None:
+    def bind(self, pod: ClusterPod, node: str, annotations: Mapping[str, str]) -> None:
         """Bind the pod; returns also when it is bound to `node` already. BindError says why it is not."""
         meta: dict[str, object] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
         if annotations:
@@ -296,12 +296,12 @@ class ApiBinder:
         except ApiUnreachable as error:
             raise BindError(f"the API server did not answer: {error.strerror}", is_certain=False) from error
 
-    def _is_bound(self, pod: KnownPod, node: str) -> bool:
+    def _is_bound(self, pod: ClusterPod, node: str) -> bool:
         try:
-            found = self.pod(pod.namespace, pod.name)
+            current = self.pod(pod.namespace, pod.name)
         except BindError:
             return False
-        return found.metadata.uid == pod.uid and found.spec.node_name == node
+        return current.metadata.uid == pod.uid and current.spec.node_name == node
 
 
 def _path(namespace: str, name: str) -> str:

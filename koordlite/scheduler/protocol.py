@@ -105,12 +105,12 @@ _READERS: dict[Any, msgspec.json.Decoder[Any]] = {
 def read(shape: type[T], body: bytes, verb: str) -> T:
     """The arguments in `body`; InputError says which field is wrong."""
     try:
-        found: T = _READERS[shape].decode(body)
+        arguments: T = _READERS[shape].decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        shown = body[:80].decode(errors="replace")
+        excerpt = body[:80].decode(errors="replace")
         do = "the caller has to be a kube-scheduler, and this verb the one its configuration names"
-        raise InputError(Problem(f"request {verb}", "body", shown, str(error), do)) from error
-    return found
+        raise InputError(Problem(f"request {verb}", "body", excerpt, str(error), do)) from error
+    return arguments
 
 
 def question(body: bytes, verb: str) -> tuple[Arguments, list[str]]:
@@ -148,9 +148,9 @@ def filter_answer(arguments: Arguments, names: list[str], passed: list[str], ref
     if arguments.node_names is not None:
         answer["NodeNames"] = passed
     else:
-        kept, items = set(passed), (arguments.nodes.items if arguments.nodes else None) or []
-        chosen = [item for name, item in zip(names, items, strict=True) if name in kept]
-        answer["Nodes"] = {"metadata": {}, "items": chosen}
+        names_passed, items = set(passed), (arguments.nodes.items if arguments.nodes else None) or []
+        items_passed = [item for name, item in zip(names, items, strict=True) if name in names_passed]
+        answer["Nodes"] = {"metadata": {}, "items": items_passed}
     return msgspec.json.encode(answer)
 
 

@@ -79,7 +79,7 @@ def text(what: Literal["configuration", "stanza"], options: Options) -> str:
 
 
 def _extender(options: Options, *, required: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    stanza: dict[str, Any] = {
         "urlPrefix": options.url_prefix,
         "filterVerb": "filter",
         "prioritizeVerb": "prioritize",
@@ -94,10 +94,10 @@ def _extender(options: Options, *, required: bool) -> dict[str, Any]:
     }
     if options.url_prefix.startswith("https://"):
         files = {"caFile": options.ca_file, "certFile": options.client_cert_file, "keyFile": options.client_key_file}
-        found |= {"enableHTTPS": True, "tlsConfig": {name: file for name, file in files.items() if file}}
+        stanza |= {"enableHTTPS": True, "tlsConfig": {name: file for name, file in files.items() if file}}
     if options.managed_resources:
-        found["managedResources"] = [{"name": name} for name in options.managed_resources]
-    return found
+        stanza["managedResources"] = [{"name": name} for name in options.managed_resources]
+    return stanza
 
 
 def _check(options: Options) -> None:

@@ -78,7 +78,7 @@ class Service(Router):
 
     def _answered(self, ask: Callable[[bytes], tuple[bytes, str]], body: bytes) -> tuple[Answer, str]:
         try:
-            found, result = ask(body)
+            reply, result = ask(body)
         except InputError as error:
             return plain(400, str(error)), "bad_request"
         except NotReady as error:
@@ -86,7 +86,7 @@ class Service(Router):
         except Exception as error:  # noqa: BLE001 - the next question may be another one
             why = self._extender.cluster.faults.note("the whole question", error)
             return Answer(200, JSON, protocol.error_answer(why)), "error"
-        return Answer(200, JSON, found), result
+        return Answer(200, JSON, reply), result
 
     def _filter(self, body: bytes) -> tuple[bytes, str]:
         arguments, names = protocol.question(body, "filter")
@@ -103,8 +103,8 @@ class Service(Router):
         return protocol.preemption_answer(victims), "ok" if victims else "refused"
 
     def _bind(self, body: bytes) -> tuple[bytes, str]:
-        asked = protocol.read(protocol.BindingArguments, body, "bind")
-        error = self._extender.bind(asked.namespace, asked.name, asked.uid, asked.node)
+        binding = protocol.read(protocol.BindingArguments, body, "bind")
+        error = self._extender.bind(binding.namespace, binding.name, binding.uid, binding.node)
         return (protocol.error_answer(error), "error") if error else (b"{}", "ok")
 
     def _state(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class Service(Router):
 
     def _explained(self, request: Request) -> Answer:
         key = request.rest.strip("/")
-        found = documents.of_pod(self._extender, key)
+        document = documents.of_pod(self._extender, key)
         if "make-room" in request.query:
             if not self._searching.acquire(timeout=SEARCH_SECONDS):
                 return plain(503, "others look for room at this moment; ask again")
@@ -121,11 +121,11 @@ class Service(Router):
             finally:
                 self._searching.release()
             if waiting is not None:
-                found = {**(found or {"pod": key}), "waiting": waiting}
-        if found is None:
+                document = {**(document or {"pod": key}), "waiting": waiting}
+        if document is None:
             why = f"no scheduler has asked about pod {key} since this extender started, or it is too long ago"
             return plain(404, why)
-        return html(pages.pod(found)) if "text/html" in request.accept else encoded(found)
+        return html(pages.pod(document)) if "text/html" in request.accept else encoded(document)
 
     def _node(self, request: Request) -> Answer:
         name = request.rest.strip("/")
@@ -217,7 +217,7 @@ class ExtenderMetrics(Collector):
             reported = [state for state in states if state.report is not None]
             dirty = [now - state.dirty_since for state in reported if state.dirty_since is not None]
             refusals, ends = dict(self._extender.refusals), dict(cluster.assumed.ends)
-            held, wrong = len(cluster.assumed), cluster.predicted_wrong
+            assumed, wrong = len(cluster.assumed), cluster.predicted_wrong
             unusable = sum(row is not None and bool(row.unusable) for row in cluster.rows)
             oldest = max((now - state.report_since for state in reported), default=0.0)
         yield _gauge("nodes", "Nodes that are known", len(states))
@@ -228,7 +228,7 @@ class ExtenderMetrics(Collector):
         )
         yield _gauge("unusable_nodes", "Nodes about which nothing may be concluded at present", unusable)
         yield _gauge("report_unchanged_seconds_max", "Age of the report that did not change longest", oldest)
-        yield _gauge("reservations", "Pods on their way to a node", held)
+        yield _gauge("reservations", "Pods on their way to a node", assumed)
         yield _counter("predicted_wrong", "Bound pods that kubelet refused for their topology", {(): wrong})
         yield _counter("faults", "Nodes and questions left out by faults of the program", {(): cluster.faults.total})
         refused: dict[tuple[str, ...], int] = {(reason,): count for reason, count in refusals.items()}

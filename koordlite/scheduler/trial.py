@@ -21,7 +21,6 @@ from koordlite.numa.kubelet import requests
 from koordlite.numa.kubelet.admit import KubeletNode, empty_node
 from koordlite.numa.kubelet.merge import POLICIES
 from koordlite.numa.nrt.filter import add
-from koordlite.reservation import pods
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
@@ -38,14 +37,14 @@ class Trial(msgspec.Struct, frozen=True):
     @property
     def feasible(self) -> list[Row]:
         """Nodes that have enough in all, which is what the scheduler asks the extender about."""
-        shape = self.extender.cluster.shape(self.pod)
+        shape = self.extender.cluster.shapes.of(self.pod)
         names = sorted(self.extender.cluster.nodes)
         rows = [row for name in names if (row := self.extender.cluster.row(name)) is not None]
-        return [row for row in rows if all(free(row).get(name, 0) >= asked for name, asked in shape.total.items())]
+        return [row for row in rows if all(free(row).get(name, 0) >= nano for name, nano in shape.total.items())]
 
     def by_sums(self) -> Row | None:
         """The node that kube-scheduler rates best by itself: most of CPU and memory left, in parts of the node."""
-        return max(self.feasible, key=_left, default=None)
+        return max(self.feasible, key=_free_parts, default=None)
 
     def by_extender(self) -> str:
         """The node with the extender; empty when none is left."""
@@ -53,8 +52,8 @@ class Trial(msgspec.Struct, frozen=True):
         if len(passed) < 2:
             return passed[0] if passed else ""
         best: dict[str, float] = dict(self.extender.prioritize(self.pod, passed))
-        left = {row.name: _left(row) for row in self.feasible}
-        return max(passed, key=lambda name: (best[name], left[name]))
+        free_parts = {row.name: _free_parts(row) for row in self.feasible}
+        return max(passed, key=lambda name: (best[name], free_parts[name]))
 
     def kubelet(self, node: str) -> Iterator[str]:
         """Answer of kubelet there, with its numbers."""
@@ -63,14 +62,14 @@ class Trial(msgspec.Struct, frozen=True):
         if state is None:
             yield "unknown: no report says which CPUs the node has"
             return
-        found = kubelet.admit(state, requests.of_pod(self.pod))
-        if not found.admitted:
-            yield f"{found.reason}: {found.message}"
-            yield ", ".join(f"{name} {value}" for name, value in found.evidence.items() if value != "")
+        admission = kubelet.admit(state, requests.of_pod(self.pod))
+        if not admission.admitted:
+            yield f"{admission.reason}: {admission.message}"
+            yield ", ".join(f"{name} {value}" for name, value in admission.evidence.items() if value != "")
             return
-        for given in found.given:
-            nodes = ", ".join(map(str, given.nodes)) or "any"
-            yield f"admitted: container {given.container} on NUMA node {nodes}, CPUs {given.cpus or 'shared'}"
+        for container in admission.given:
+            nodes = ", ".join(map(str, container.nodes)) or "any"
+            yield f"admitted: container {container.container} on NUMA node {nodes}, CPUs {container.cpus or 'shared'}"
 
     def _state(self, row: Row) -> KubeletNode | None:
         report = row.report
@@ -89,26 +88,26 @@ class Trial(msgspec.Struct, frozen=True):
 def of_folder(folder: str, key: str, settings: JudgeSettings) -> Trial:
     """The objects of all manifests in `folder`. InputError for mistakes in them, and when the pod is not there."""
     cluster = Cluster(settings, monotonic=lambda: 0.0)
-    found = [obj for path in sorted(Path(folder).glob("*.yaml")) for obj in manifest_files.read(path)]
-    all_pods = [obj for obj in found if isinstance(obj, objects.PodObject)]
-    for obj in found:
+    objs = [obj for path in sorted(Path(folder).glob("*.yaml")) for obj in manifest_files.read(path)]
+    all_pods = [obj for obj in objs if isinstance(obj, objects.PodObject)]
+    for obj in objs:
         if isinstance(obj, objects.NodeObject):
             cluster.put_node(obj)
         elif isinstance(obj, objects.NRTObject):
             cluster.put_report(obj)
         elif isinstance(obj, objects.PodObject):
             # What the reports have counted already: kubelet has taken it.
-            taken = msgspec.structs.replace(pods.known(obj, cluster.shape(obj)), started=True)
-            cluster.put_known(taken)
+            admitted = msgspec.structs.replace(cluster.shapes.pod(obj), started=True)
+            cluster.put_cluster_pod(admitted)
     cluster.synced()
-    asked = next((pod for pod in all_pods if f"{pod.metadata.namespace}/{pod.metadata.name}" == key), None)
-    if asked is None or asked.spec.node_name:
-        why = "it is bound already" if asked else "no manifest there has it"
+    waiting = next((pod for pod in all_pods if f"{pod.metadata.namespace}/{pod.metadata.name}" == key), None)
+    if waiting is None or waiting.spec.node_name:
+        why = "it is bound already" if waiting else "no manifest there has it"
         raise InputError(Problem("command line", "pod", key, why, f"name a Pod of {folder} without spec.nodeName"))
     bound = sorted(
         (pod for pod in all_pods if pod.spec.node_name), key=lambda pod: pod.metadata.creation_timestamp or ""
     )
-    return Trial(Extender(cluster, wall=time.time), asked, tuple(bound))
+    return Trial(Extender(cluster, wall=time.time), waiting, tuple(bound))
 
 
 def lines(trial: Trial) -> Iterator[str]:
@@ -119,10 +118,10 @@ def lines(trial: Trial) -> Iterator[str]:
         return
     yield f"without the extender: {sums.name}, which has most left in all"
     yield from (f"  kubelet there: {line}" for line in trial.kubelet(sums.name))
-    chosen = trial.by_extender()
-    yield f"with the extender: {chosen or 'no node'}"
-    if chosen:
-        yield from (f"  kubelet there: {line}" for line in trial.kubelet(chosen))
+    node = trial.by_extender()
+    yield f"with the extender: {node or 'no node'}"
+    if node:
+        yield from (f"  kubelet there: {line}" for line in trial.kubelet(node))
 
 
 def free(row: Row) -> dict[str, int]:
@@ -133,7 +132,7 @@ def free(row: Row) -> dict[str, int]:
     return {name: amount - used.get(name, 0) for name, amount in row.allocatable.items()}
 
 
-def _left(row: Row) -> float:
-    left = free(row)
+def _free_parts(row: Row) -> float:
+    remaining = free(row)
     listed = [name for name in ("cpu", "memory") if row.allocatable.get(name)]
-    return sum(left.get(name, 0) / row.allocatable[name] for name in listed)
+    return sum(remaining.get(name, 0) / row.allocatable[name] for name in listed)

@@ -84,7 +84,7 @@ class Watches:
         """Lists that may not be read and that the extender does without."""
         switched = Policies(cluster)
         source = config_map(NAMESPACE, NAME)
-        self._beside = watcher.fed(api, source, switched.put, switched.gone, monotonic=monotonic)
+        self._beside = watcher.fed(api, source, switched.put, switched.remove, monotonic=monotonic)
         """Without its ConfigMap, or without permission for it, everything else is answered all the same."""
         self._synced = threading.Event()
 
@@ -109,13 +109,13 @@ class Watches:
             for state in (watch.state() for watch in self._watches)
             if not self._goes_without(state)
         ]
-        known = [age for age in ages if age is not None]
-        if len(known) < len(ages):
+        listed = [age for age in ages if age is not None]
+        if len(listed) < len(ages):
             return None
         if not self._synced.is_set():
             self._synced.set()
             self._cluster.synced()
-        return max(known)
+        return max(listed)
 
     def _goes_without(self, state: WatchState) -> bool:
         """Tell whether it is a list of others, and may not be read: everything else is answered all the same."""
@@ -140,23 +140,23 @@ class Policies:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._held: SLO | None = None
+        self._slo: SLO | None = None
 
     def put(self, obj: objects.ConfigMapObject) -> None:
         """The ConfigMap came or changed."""
         data = obj.data or {}
         self._take({KEY: data[KEY]} if KEY in data else {})
 
-    def gone(self, key: str) -> None:
+    def remove(self, key: str) -> None:
         """There is no such ConfigMap: the defaults hold."""
         del key
-        self._held = None
+        self._slo = None
         self._take({})
 
     def _take(self, data: dict[str, str]) -> None:
-        before = self._held
-        self._held = held = config.effective(data, labels={}, annotations={}, previous=before)
-        for problem in held.problems:
+        before = self._slo
+        self._slo = slo = config.effective(data, labels={}, annotations={}, previous=before)
+        for problem in slo.problems:
             if before is None or problem not in before.problems:
                 LOG.warning("%s", problem)
-        self._cluster.switch(held.numa_policy)
+        self._cluster.switch(slo.numa_policy)

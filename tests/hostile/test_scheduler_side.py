@@ -202,7 +202,7 @@ def test_what_pods_say_of_their_load_costs_no_pod_its_answer(factor: str) -> Non
         world.loads.put_pod(as_object(made))
     # The annotation counts as not given: 4 + 100 × 85m + 1.7 of 64 CPUs.
     assert world.filter(pod("p"), "busy", "idle")[0] == ["idle"]
-    assert world.loads.judged(as_object(pod("p"))).terms("idle")["cpu with the pod"] == "22 % of at most 65 %"
+    assert world.loads.judge(as_object(pod("p"))).terms("idle")["cpu with the pod"] == "22 % of at most 65 %"
 
 
 @pytest.mark.parametrize("use", ["-5", "-1e90", "1e90", "9E", "1e-90"])
@@ -210,7 +210,7 @@ def test_a_measurement_is_worth_at_most_a_whole_node_and_at_least_nothing(use: s
     world = World().load()
     world.loads.put_node(loads.node("idle", allocatable={"cpu": use, "memory": use}))
     world.loads.put_metric(measured("busy", cpu=use, memory=use, system=use, pods={"x": (use, "koord-prod")}))
-    judged = world.loads.judged(as_object(pod("p", priority=9500)))
+    judged = world.loads.judge(as_object(pod("p", priority=9500)))
     assert all(0 <= judged.scored(name, 0) <= 100 for name in ("busy", "idle"))
     assert "unknown" in world.filter(pod("p"), "busy", "idle", "unknown")[0]
 
@@ -258,7 +258,7 @@ def test_one_node_whose_load_cannot_be_judged_costs_that_node(monkeypatch: pytes
     passed, refused = world.filter(pod("p"), "bad", "busy", "idle")
     assert (passed, "OverflowError" in refused["bad"]) == (["idle"], True)
     assert dict(world.extender.prioritize(as_object(pod("p")), ["bad", "idle"])) == {"bad": 0, "idle": 10}
-    asked = world.loads.judged(as_object(pod("p")))
+    asked = world.loads.judge(as_object(pod("p")))
     assert "OverflowError" in str(asked.terms("bad"))
     assert world.cluster.faults.total >= 3
 

@@ -106,7 +106,7 @@ def test_a_template_is_refused_by_name_or_becomes_a_pod_without_rights(template:
     if wrong := validity.problems(made):
         assert all(problem.object == "reservation/r" and problem.do for problem in wrong)
         return
-    wanted = placeholder.wanted(made)
+    wanted = placeholder.resources(made)
     body = placeholder.pod(made, wanted, 1, PlaceholderSettings())
     spec = body["spec"]
     assert spec["automountServiceAccountToken"] is False
@@ -141,7 +141,7 @@ def test_a_pinned_template_goes_to_its_node_only() -> None:
     rule = "requiredDuringSchedulingIgnoredDuringExecution"
     affinity = {"nodeAffinity": {rule: {"nodeSelectorTerms": terms}}}
     made = reservation({"spec": {**requests, "nodeName": "n7", "affinity": affinity}})
-    found = placeholder.pod(made, placeholder.wanted(made), 1, PlaceholderSettings())["spec"]["affinity"][
+    found = placeholder.pod(made, placeholder.resources(made), 1, PlaceholderSettings())["spec"]["affinity"][
         "nodeAffinity"
     ][rule]
     line = {"key": "metadata.name", "operator": "In", "values": ["n7"]}
@@ -162,13 +162,13 @@ def test_whatever_is_noted_about_a_hand_over_is_read_or_reported(text: str) -> N
 
 def test_pauses_double_up_to_five_minutes() -> None:
     made, pauses = reservation({}), []
-    text = hand_over.begun("ns", "p", "p", before=None, now=NOW, rest="")
+    text = hand_over.begin("ns", "p", "p", before=None, now=NOW, remainder="")
     for _ in range(7):
         meta = msgspec.structs.replace(made.metadata, annotations={keys.HAND_OVER: text})
         made = msgspec.structs.replace(made, metadata=meta)
-        text = hand_over.given_up(hand_over.read(made), NOW, "")  # type: ignore[arg-type]
+        text = hand_over.give_up(hand_over.read(made), NOW, "")  # type: ignore[arg-type]
         over = msgspec.structs.replace(made, metadata=msgspec.structs.replace(meta, annotations={keys.HAND_OVER: text}))
         pauses.append(next(second for second in range(1000) if hand_over.may_try(over, "p", NOW + second)))
-        text = hand_over.begun("ns", "p", "p", before=hand_over.read(over), now=NOW, rest="")
+        text = hand_over.begin("ns", "p", "p", before=hand_over.read(over), now=NOW, remainder="")
     assert pauses == [10, 20, 40, 80, 160, 300, 300]
     assert hand_over.may_try(over, "another", NOW)

@@ -16,7 +16,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.reservation import capacity, lifecycle, matching
-from koordlite.reservation.capacity import Holding, NodeCapacity, Wanted
+from koordlite.reservation.capacity import Demand, Holding, NodeCapacity
 from koordlite.reservation.placeholder import reserve_pod
 
 NOW = 1_800_000_000.0
@@ -69,7 +69,7 @@ def test_no_pod_fits_where_node_and_reservation_together_have_less_than_it_asks(
         requested={"cpu": 1000 * (others + size + taken)},
         owners={"cpu": 1000 * taken},
     )
-    why = capacity.refusals(Wanted(requests={"cpu": Quantity.of(asked)}, must_reserve=True), node, [held])
+    why = capacity.refusals(Demand(requests={"cpu": Quantity.of(asked)}, must_reserve=True), node, [held])
     if asked:
         enough = asked <= 32 - others - taken and (not restricted or asked <= size - taken)
         assert (why == ()) == enough

@@ -10,7 +10,7 @@ import msgspec
 
 from koordlite.model.wire import objects
 from koordlite.numa.nrt import fingerprint
-from koordlite.reservation.pods import KnownPod
+from koordlite.reservation.pods import ClusterPod
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import BindError, Extender
 from koordlite.scheduler.judgement.nodes import JudgeSettings
@@ -39,7 +39,7 @@ class Api:
         self.pods: dict[str, objects.PodObject] = {}
         self.fail: BindError | None = None
 
-    def bind(self, pod: KnownPod, node: str, annotations: Mapping[str, str]) -> None:
+    def bind(self, pod: ClusterPod, node: str, annotations: Mapping[str, str]) -> None:
         """Take it, or refuse it."""
         if self.fail is not None:
             raise self.fail

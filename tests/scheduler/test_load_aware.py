@@ -15,7 +15,7 @@ from koordlite.model.errors import InputError
 from koordlite.model.wire import metrics, objects
 from koordlite.scheduler.extender import BindError
 from koordlite.scheduler.judgement.load import EXPIRED, Aggregated, LoadAwareSchedulingArgs
-from koordlite.scheduler.loads import Judged, Loads
+from koordlite.scheduler.loads import LoadJudgement, Loads
 from koordlite.scheduler.nominations import Victims
 from koordlite.scheduler.report import documents, texts
 from tests.scheduler.builders import Scene, as_object, bound, pod
@@ -60,14 +60,14 @@ def judged(
     args: LoadAwareSchedulingArgs | None = None,
     own: objects.NodeObject | None = None,
     metric: metrics.NodeMetricObject | None = None,
-) -> Judged:
+) -> LoadJudgement:
     """A pod beside node `a`."""
     loads = Loads(args or LoadAwareSchedulingArgs(), wall=lambda: NOW, faults=SubjectFaults("load"))
     loads.put_node(own or node())
     loads.put_metric(metric or measured())
     for each in on_node:
         loads.put_pod(as_object(each))
-    return loads.judged(as_object(made or pod("p", **SMALL)))
+    return loads.judge(as_object(made or pod("p", **SMALL)))
 
 
 def on_a(name: str, cpu: str, *, seconds_ago: float = 3600.0, **given: Any) -> Any:

@@ -22,7 +22,7 @@ from koordlite.report.tick import Tick
 from koordlite.scheduler.numa_api import nights_page
 from koordlite.scheduler.numa_api.charts import Agents
 from koordlite.scheduler.numa_api.nights_page import Nights, NodeNight
-from koordlite.scheduler.numa_api.overview_page import Asked
+from koordlite.scheduler.numa_api.overview_page import Selection
 from koordlite.scheduler.numa_api.service import NumaService
 from tests.report.conftest import picture
 from tests.scheduler import numa_scene
@@ -43,7 +43,7 @@ class Played(Agents):
         self.lists += 1
         return {name: [name] for name in self.answers}
 
-    def asked(self, address: str, path: str) -> bytes:
+    def ask(self, address: str, path: str) -> bytes:
         assert path == "/night"
         self.questions += 1
         answer = self.answers[address]
@@ -60,8 +60,8 @@ def rows(answers: dict[str, bytes | OSError], *more: str) -> tuple[NodeNight, ..
     return Nights(Played(answers), monotonic=lambda: 0.0).rows([*answers, *more])
 
 
-def chosen(found: tuple[NodeNight, ...], **query: str) -> list[str]:
-    return [row.node for row in nights_page.chosen(found, Asked.of(query, nights_page.SHOW, nights_page.SORT))]
+def select(found: tuple[NodeNight, ...], **query: str) -> list[str]:
+    return [row.node for row in nights_page.select(found, Selection.of(query, nights_page.SHOW, nights_page.SORT))]
 
 
 def test_the_worst_is_first_and_what_does_not_answer_is_a_row_with_its_reason() -> None:
@@ -74,12 +74,12 @@ def test_the_worst_is_first_and_what_does_not_answer_is_a_row_with_its_reason() 
         },
         "bare",
     )
-    assert chosen(found) == ["long", "deep", "calm", "bare", "down"]
-    assert chosen(found, sort="lost")[:2] == chosen(found, sort="deepest")[:2] == ["deep", "long"]
-    assert chosen(found, sort="name") == sorted(row.node for row in found)
-    assert chosen(found, show="limited") == ["long", "deep"] and chosen(found, q="ee") == ["deep"]
-    assert chosen(found, show="silent") == ["bare", "down"]
-    page = nights_page.document(found, Asked.of({}, nights_page.SHOW, nights_page.SORT))
+    assert select(found) == ["long", "deep", "calm", "bare", "down"]
+    assert select(found, sort="lost")[:2] == select(found, sort="deepest")[:2] == ["deep", "long"]
+    assert select(found, sort="name") == sorted(row.node for row in found)
+    assert select(found, show="limited") == ["long", "deep"] and select(found, q="ee") == ["deep"]
+    assert select(found, show="silent") == ["bare", "down"]
+    page = nights_page.document(found, Selection.of({}, nights_page.SHOW, nights_page.SORT))
     assert "the agent at down cannot be asked: timed out" in page
     assert "no agent runs there, or its numaExporter.listen is not set" in page
     assert '<a href="nodes/long">long</a>' in page and ">10 min<" in page
@@ -118,10 +118,10 @@ def test_agents_that_never_answer_hold_up_the_page_for_a_bounded_time(monkeypatc
     release = threading.Event()
 
     class Stuck(Played):
-        def asked(self, address: str, path: str) -> bytes:
+        def ask(self, address: str, path: str) -> bytes:
             if address != "good":
                 release.wait(60)
-            return super().asked(address, path)
+            return super().ask(address, path)
 
     names = ["good", *(f"n{number}" for number in range(500))]
     nights = Nights(Stuck({name: night() for name in names}), monotonic=lambda: 0.0)
@@ -137,7 +137,7 @@ def test_agents_that_never_answer_hold_up_the_page_for_a_bounded_time(monkeypatc
 
 def test_five_hundred_nodes_are_a_page_of_a_hundred_rows() -> None:
     found = rows({f"n{number:03}": night(held_back_seconds=float(number)) for number in range(500)})
-    page = nights_page.document(found, Asked.of({"page": "2"}, nights_page.SHOW, nights_page.SORT))
+    page = nights_page.document(found, Selection.of({"page": "2"}, nights_page.SHOW, nights_page.SORT))
     assert page.count("<tr>") == 101 and "Page 2 of 5" in page and ">n399<" in page
     assert len(page) < 100_000
 
@@ -149,7 +149,7 @@ def test_an_agent_that_trickles_is_given_up(
     with serving(lambda request: Reply(body={})) as tiny:
         agents = agents_of(server, tmp_path, int(tiny.url.rpartition(":")[2]))
         with pytest.raises(OSError, match="its answer takes longer than"):
-            agents.asked("127.0.0.1", "/night")
+            agents.ask("127.0.0.1", "/night")
 
 
 def test_an_agents_own_answer_is_the_row_of_its_node(server: Any, tmp_path: pathlib.Path, picture: Snapshot) -> None:

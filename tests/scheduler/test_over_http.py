@@ -15,7 +15,6 @@ from apiserver import ApiServer, User
 
 from koordlite.kube.client import access
 from koordlite.model import keys
-from koordlite.reservation import pods
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import BindError, Extender
 from koordlite.scheduler.judgement.nodes import JudgeSettings
@@ -121,12 +120,11 @@ def test_a_pod_made_again_is_not_bound_by_the_old_request(world: Api) -> None:
 def test_the_binder_takes_a_conflict_on_the_same_node_for_success(world: Api) -> None:
     made = world.pod("p")
     known = builders.as_object(made)
-    shape = world.cluster.shape(known)
-    pod_known = pods.known(known, shape)
-    world.binder.bind(pod_known, "a", {})
-    world.binder.bind(pod_known, "a", {})
+    pod = world.cluster.shapes.pod(known)
+    world.binder.bind(pod, "a", {})
+    world.binder.bind(pod, "a", {})
     with pytest.raises(BindError) as error:
-        world.binder.bind(pod_known, "elsewhere", {})
+        world.binder.bind(pod, "elsewhere", {})
     assert error.value.is_certain
 
 

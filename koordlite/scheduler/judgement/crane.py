@@ -12,7 +12,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.wire import crane as wire
 from koordlite.numa.crane import scheduling
 from koordlite.numa.kubelet import requests
-from koordlite.reservation.pods import KnownPod, PodShape
+from koordlite.reservation.pods import ClusterPod, PodShape
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row, Score, Verdict
 
 NAME = "crane"
@@ -29,32 +29,32 @@ def concerns(shape: PodShape, row: Row) -> bool:
 def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
     """Crane's filter, with its text."""
     del settings
-    found = _judged(shape, row)
-    zones = tuple(sorted(wire.node_of(name) for name in found.result))
-    return Verdict(NAME, found.text, zones, why=found.detail, placed=(("*", zones),) if zones else ())
+    crane = _verdict(shape, row)
+    zones = tuple(sorted(wire.node_of(name) for name in crane.result))
+    return Verdict(NAME, crane.text, zones, why=crane.detail, placed=(("*", zones),) if zones else ())
 
 
 def score(shape: PodShape, row: Row, settings: JudgeSettings) -> Score:
     """Crane's score: fewer NUMA nodes are better."""
     del settings
-    found = _judged(shape, row)
-    return Score(found.score, {"zones": ", ".join(found.result) or "none"})
+    crane = _verdict(shape, row)
+    return Score(crane.score, {"zones": ", ".join(crane.result) or "none"})
 
 
 def promise(shape: PodShape, row: Row, settings: JudgeSettings, uid: str) -> Promise:
     """The topology result for the Binding."""
     del settings, uid
-    found = _judged(shape, row)
-    return Promise({keys.CRANE_TOPOLOGY_RESULT: found.annotation} if found.annotation else {}, found.text)
+    crane = _verdict(shape, row)
+    return Promise({keys.CRANE_TOPOLOGY_RESULT: crane.annotation} if crane.annotation else {}, crane.text)
 
 
-def _judged(shape: PodShape, row: Row) -> scheduling.CraneVerdict:
-    given: tuple[_Result, ...] = row.once(NAME, lambda: tuple(_results(row.pods)))
-    asked: scheduling.PodAsked = shape.once(NAME, lambda: _asked(shape))
-    return scheduling.verdict(asked, row.crane, given)
+def _verdict(shape: PodShape, row: Row) -> scheduling.CraneVerdict:
+    results: tuple[_Result, ...] = row.once(NAME, lambda: tuple(_results(row.pods)))
+    pod: scheduling.PodAsked = shape.once(NAME, lambda: _request(shape))
+    return scheduling.verdict(pod, row.crane, results)
 
 
-def _asked(shape: PodShape) -> scheduling.PodAsked:
+def _request(shape: PodShape) -> scheduling.PodAsked:
     return scheduling.PodAsked(
         containers=[(one.name, *requests.amounts(one)) for one in shape.containers],
         policy=shape.pod.crane.policy,
@@ -64,7 +64,7 @@ def _asked(shape: PodShape) -> scheduling.PodAsked:
     )
 
 
-def _results(pods: tuple[KnownPod, ...]) -> Iterator[_Result]:
+def _results(pods: tuple[ClusterPod, ...]) -> Iterator[_Result]:
     """CPUs that pods were given; a result that cannot be read is one that the agent does not carry out."""
     for pod in pods:
         if pod.crane_result:

@@ -58,7 +58,7 @@ def allocators(shape: PodShape, row: Row) -> list[Allocator]:
 
 def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
     """Judge whether the pod may go to the node."""
-    one = row.reservations.taken
+    one = row.reservations.match
     takes = f"takes reservation {one.name}" if one is not None else ""
     if why := reserved.refusal(shape, row):
         return Verdict(reserved.NAME, why, why=takes)
@@ -253,9 +253,9 @@ def shortage(shape: PodShape, row: Row) -> Iterator[str]:
     if row.report is None:
         return
     for part in shape.request.of_scope(row.report.scope):
-        for name, amount, counted in part.wanted:
+        for name, amount, is_aligned in part.wanted:
             zones = {node: zone[name] for node, zone in row.zones.items() if name in zone}
-            if counted and zones and max(zones.values()) < amount:
+            if is_aligned and zones and max(zones.values()) < amount:
                 where = f"container {part.name}" if part.name else "the pod"
                 there = ", ".join(f"NUMA node {node} has {_amount(nano)}" for node, nano in sorted(zones.items()))
                 yield f"{where} asks {name} {_amount(amount)}; {there}"

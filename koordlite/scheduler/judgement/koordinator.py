@@ -19,7 +19,7 @@ from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.values import Allocation, Held, Refusal, Reservations, Reserved, available_cpus
 from koordlite.numa.machine import Machine
 from koordlite.numa.nrt import score as nrt_score
-from koordlite.reservation.pods import KnownPod, PodShape
+from koordlite.reservation.pods import ClusterPod, PodShape
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row, Score, Verdict
 
 NAME = "koordinator"
@@ -37,80 +37,80 @@ def concerns(shape: PodShape, row: Row) -> bool:
     report = row.report
     if report is None or keys.CPU_TOPOLOGY not in report.annotations:
         return False
-    asked = asked_by(shape)
-    if isinstance(asked, Refusal) or (asked is not None and (asked.bound or asked.numa_policy)):
+    request = request_of(shape)
+    if isinstance(request, Refusal) or (request is not None and (request.bound or request.numa_policy)):
         return True
     labels = row.node.labels if row.node else {}
-    return asked is not None and (keys.NUMA_TOPOLOGY_POLICY in labels or keys.CPU_BIND_POLICY in labels)
+    return request is not None and (keys.NUMA_TOPOLOGY_POLICY in labels or keys.CPU_BIND_POLICY in labels)
 
 
 def gives_cpus(shape: PodShape, row: Row) -> bool:
     """Tell whether a pod of this shape gets CPUs of its own on the node."""
     if row.is_plain or row.unusable or not concerns(shape, row):
         return False
-    asked = asked_by(shape)
-    return not isinstance(asked, Refusal | None) and schedule.is_bound(asked, state_of(row)) is True
+    request = request_of(shape)
+    return not isinstance(request, Refusal | None) and schedule.is_bound(request, state_of(row)) is True
 
 
 def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
     """Koordinator's filter, with what it only finds out when it reserves."""
-    asked = asked_by(shape)
-    if asked is None:
+    request = request_of(shape)
+    if request is None:
         return Verdict(NAME)
     if row.unusable:
         return Verdict(NAME, "invalid node topology data", why=row.unusable)
-    found = asked if isinstance(asked, Refusal) else schedule.judge(asked, state_of(row), _of(settings))
-    if isinstance(found, Refusal):
-        return Verdict(NAME, "; ".join(found.reasons))
-    return Verdict(NAME, numa_nodes=found.affinity.nodes, placed=(("*", found.affinity.nodes),))
+    judgement = request if isinstance(request, Refusal) else schedule.judge(request, state_of(row), _of(settings))
+    if isinstance(judgement, Refusal):
+        return Verdict(NAME, "; ".join(judgement.reasons))
+    return Verdict(NAME, numa_nodes=judgement.affinity.nodes, placed=(("*", judgement.affinity.nodes),))
 
 
 def score(shape: PodShape, row: Row, settings: JudgeSettings) -> Score:
     """Koordinator's score; 0 where the pod does not fit."""
-    asked = asked_by(shape)
-    if asked is None or isinstance(asked, Refusal):
+    request = request_of(shape)
+    if request is None or isinstance(request, Refusal):
         return Score(0)
     state = state_of(row)
-    found = schedule.judge(asked, state, _of(settings))
-    if isinstance(found, Refusal):
+    judgement = schedule.judge(request, state, _of(settings))
+    if isinstance(judgement, Refusal):
         return Score(0, {NAME_OF_SCORE: 0})
     if not settings.numa_distance:
-        return Score(found.score, {NAME_OF_SCORE: found.score})
-    given = schedule.bind(asked, state, CLOSEST, uid="")
-    nodes = schedule.numa_nodes(given, state) if isinstance(given, Allocation) else ()
+        return Score(judgement.score, {NAME_OF_SCORE: judgement.score})
+    allocation = schedule.bind(request, state, CLOSEST, uid="")
+    nodes = schedule.numa_nodes(allocation, state) if isinstance(allocation, Allocation) else ()
     near = nrt_score.nearness(nodes, state.topology.distances)
-    terms: dict[str, int | str] = {NAME_OF_SCORE: found.score, "NUMADistance": near}
-    return Score(nrt_score.blended(found.score, near), terms)
+    terms: dict[str, int | str] = {NAME_OF_SCORE: judgement.score, "NUMADistance": near}
+    return Score(nrt_score.blended(judgement.score, near), terms)
 
 
 def promise(shape: PodShape, row: Row, settings: JudgeSettings, uid: str) -> Promise:
     """Allocation of the pod there, as annotations of its Binding."""
-    asked = asked_by(shape)
-    if asked is None:
+    request = request_of(shape)
+    if request is None:
         return Promise()
-    if isinstance(asked, Refusal):
-        return Promise(refusal="; ".join(asked.reasons))
+    if isinstance(request, Refusal):
+        return Promise(refusal="; ".join(request.reasons))
     state = state_of(row)
-    found = schedule.bind(asked, state, _of(settings), uid=uid)
-    if isinstance(found, Refusal):
-        return Promise(refusal="; ".join(found.reasons))
-    return Promise(schedule.for_binding(asked, state, found))
+    allocation = schedule.bind(request, state, _of(settings), uid=uid)
+    if isinstance(allocation, Refusal):
+        return Promise(refusal="; ".join(allocation.reasons))
+    return Promise(schedule.for_binding(request, state, allocation))
 
 
-def resized(pod: KnownPod, row: Row) -> Promise | None:
+def resized(pod: ClusterPod, row: Row) -> Promise | None:
     """Promise of a pod on the node after its request was changed in place, or why it cannot follow; None when it need
     not, or the pod has none that holds."""
-    asked = asked_by(pod.shape)
-    if row.is_plain or row.unusable or asked is None or isinstance(asked, Refusal) or not pod.resource_status:
+    request = request_of(pod.shape)
+    if row.is_plain or row.unusable or request is None or isinstance(request, Refusal) or not pod.resource_status:
         return None
     state = state_of(row)
     machine, own = state.topology.machine, state.held.pods.get(pod.uid)
-    if own is None or not own.cpus or schedule.is_bound(asked, state) is not True:
+    if own is None or not own.cpus or schedule.is_bound(request, state) is not True:
         return None
-    if asked.count == len(pod_reader.parse_resource_status(pod.resource_status).cpuset):
+    if request.count == len(pod_reader.parse_resource_status(pod.resource_status).cpuset):
         return None
     try:
-        cpus = resize.resized(own.cpus, asked.count, machine, free_cpus(state))
+        cpus = resize.resized(own.cpus, request.count, machine, free_cpus(state))
     except ValueError as error:
         return Promise(refusal=str(error))
     zones: dict[int, Mapping[str, Quantity]] = {}
@@ -125,16 +125,16 @@ def _of(settings: JudgeSettings) -> ask.NUMAArgs:
     return CLOSEST if settings.numa_distance else ask.DEFAULTS
 
 
-def asked_by(shape: PodShape) -> PodAsk | Refusal | None:
+def request_of(shape: PodShape) -> PodAsk | Refusal | None:
     """Request of a pod of this shape, worked out once."""
-    found: PodAsk | Refusal | None = shape.once(NAME, lambda: ask.of(shape.pod))
-    return found
+    request: PodAsk | Refusal | None = shape.once(NAME, lambda: ask.of(shape.pod))
+    return request
 
 
 def state_of(row: Row) -> KoordinatorNode:
     """The node with what its pods hold, worked out once for this row."""
-    found: KoordinatorNode = row.once(NAME, lambda: node_of(row))
-    return found
+    node: KoordinatorNode = row.once(NAME, lambda: node_of(row))
+    return node
 
 
 def free_cpus(state: KoordinatorNode) -> CPUSet:
@@ -167,10 +167,10 @@ def node_of(row: Row) -> KoordinatorNode:
     trimmed = {name: Quantity(row.limits.get(name, each.nano), each.format) for name, each in node.allocatable.items()}
     node = msgspec.structs.replace(node, allocatable=trimmed)
     state = KoordinatorNode.of(node, topology, all_held, requested)
-    return msgspec.structs.replace(state, reservations=_met(row, reserved)) if reserved else state
+    return msgspec.structs.replace(state, reservations=_as_seen(row, reserved)) if reserved else state
 
 
-def _allocations(pods: Iterable[KnownPod], binds: bool, machine: Machine) -> dict[str, Allocation]:
+def _allocations(pods: Iterable[ClusterPod], binds: bool, machine: Machine) -> dict[str, Allocation]:
     """Holdings of these pods by their annotations, as far as those hold, by uid."""
     listed = list(_holding(pods))
     holding = assignments.judged(listed, before={}, created={}, binds_every_pod=binds, machine=machine)
@@ -181,29 +181,29 @@ def _reservations(
     row: Row, by_uid: Mapping[str, Allocation], of_stand_ins: Mapping[str, Allocation]
 ) -> list[tuple[Allocation, Reserved]]:
     """Holdings of each reservation, in the place of its placeholder; `by_uid` are the allocations of other pods."""
-    found = []
+    holdings = []
     for one in row.reservations.placed:
         theirs = [each for pod in row.pods if pod.stands_for == one.uid and (each := of_stand_ins.get(pod.uid))]
         own = one.own if one.own.cpus or one.own.zones or not theirs else theirs[0]
         own = msgspec.structs.replace(own, uid=one.uid)
         owners = [by_uid[uid] for uid in one.holding.owners if uid in by_uid]
-        found.append((own, Reserved.of(one.holding.policy, own, owners)))
-    return found
+        holdings.append((own, Reserved.of(one.holding.policy, own, owners)))
+    return holdings
 
 
-def _met(row: Row, reserved: list[tuple[Allocation, Reserved]]) -> Reservations:
+def _as_seen(row: Row, reserved: list[tuple[Allocation, Reserved]]) -> Reservations:
     """Holdings as the pod meets them that the row is for."""
-    known, all_ = row.reservations, [each for _, each in reserved]
-    if known.ignores:
+    on_node, all_ = row.reservations, [each for _, each in reserved]
+    if on_node.ignores:
         return Reservations(matched=tuple(all_), ignored=True)
     return Reservations(
-        matched=tuple(each for each in all_ if each.uid == known.taking),
-        others=tuple(each for each in all_ if each.uid != known.taking),
-        nominated=known.taking,
+        matched=tuple(each for each in all_ if each.uid == on_node.taking),
+        others=tuple(each for each in all_ if each.uid != on_node.taking),
+        nominated=on_node.taking,
     )
 
 
-def _holding(pods: Iterable[KnownPod]) -> Iterator[Pod]:
+def _holding(pods: Iterable[ClusterPod]) -> Iterator[Pod]:
     """Pods with an allocation in their annotation; one that cannot be read holds nothing."""
     for pod in pods:
         if not pod.resource_status:

@@ -123,7 +123,7 @@ class LoadAwareSchedulingArgs:
 
     def problems(self, source: str) -> list[Problem]:
         """Mistakes with which Koordinator refuses to start."""
-        found: list[Problem] = []
+        mistakes: list[Problem] = []
         bounds = {
             "usageThresholds": (self.usage_thresholds, 0),
             "prodUsageThresholds": (self.prod_usage_thresholds, 0),
@@ -132,15 +132,15 @@ class LoadAwareSchedulingArgs:
             "estimatedScalingFactors": (self.estimated_scaling_factors, 1),
         }
         for name, (amounts, least) in bounds.items():
-            found += [
+            mistakes += [
                 Problem(source, f"{name}.{resource}", str(value), "out of range", f"write a number {least} to 100")
                 for resource, value in amounts.items()
                 if not least <= value <= 100
             ]
         for resource in sorted(self.weights.keys() - self.factors.keys()):
             why, do = "it has a weight and no estimate", f"name {resource} in estimatedScalingFactors as well"
-            found.append(Problem(source, f"resourceWeights.{resource}", str(self.weights[resource]), why, do))
-        return found
+            mistakes.append(Problem(source, f"resourceWeights.{resource}", str(self.weights[resource]), why, do))
+        return mistakes
 
 
 class Thresholds(msgspec.Struct, frozen=True):
@@ -329,10 +329,12 @@ def points(pod: PodLoad, load: NodeLoad, args: LoadAwareSchedulingArgs, now: flo
         return 0
     used = load.prod_used if pod.is_prod and args.score_according_prod_usage else load.score_used
     # Every resource is looked at for the scarcest one, also those without a weight.
-    left = {name: _left(used.get(name, 0) + pod.estimate.get(name, 0), load, name) for name in args.resources}
-    total = sum(left[name] * weight for name, weight in args.weights.items())
+    remaining = {
+        name: _free_percent(used.get(name, 0) + pod.estimate.get(name, 0), load, name) for name in args.resources
+    }
+    total = sum(remaining[name] * weight for name, weight in args.weights.items())
     weights = sum(args.weights.values()) + args.dominant_resource_weight
-    scarcest = min((MOST, *left.values()))
+    scarcest = min((MOST, *remaining.values()))
     return (total + scarcest * args.dominant_resource_weight) // weights
 
 
@@ -341,15 +343,15 @@ def terms(pod: PodLoad, load: NodeLoad, args: LoadAwareSchedulingArgs, now: floa
     own = load.own.thresholds
     by_prod = pod.is_prod and any(own.prod.values())
     thresholds, used = (own.prod, load.prod_used) if by_prod else (own.usage, load.used)
-    said: dict[str, int | str] = {
+    numbers: dict[str, int | str] = {
         "LoadAware": points(pod, load, args, now),
         "measured": "never" if load.measured_at is None else f"{duration.age(max(0.0, now - load.measured_at))} ago",
     }
     for resource in sorted(thresholds):
         percent = _percent(used, pod, load, resource)
         if percent is not None:
-            said[f"{resource} with the pod"] = f"{percent} % of at most {thresholds[resource]} %"
-    return said
+            numbers[f"{resource} with the pod"] = f"{percent} % of at most {thresholds[resource]} %"
+    return numbers
 
 
 def _percent(used: Amounts, pod: PodLoad, load: NodeLoad, resource: str) -> int | None:
@@ -360,16 +362,16 @@ def _percent(used: Amounts, pod: PodLoad, load: NodeLoad, resource: str) -> int 
     return ((used.get(resource, 0) + pod.estimate.get(resource, 0)) * 200 + total) // (2 * total)
 
 
-def _left(used: int, load: NodeLoad, resource: str) -> int:
+def _free_percent(used: int, load: NodeLoad, resource: str) -> int:
     capacity = load.own.allocatable.get(resource, 0)
     return max(0, capacity - used) * MOST // capacity if capacity else 0
 
 
 def _estimate(name: str, request: Quantity | None, limit: Quantity | None, factor: int) -> int:
-    asked, most = _units(name, request), _units(name, limit)
-    if not (asked or most):
+    requested, most = _units(name, request), _units(name, limit)
+    if not (requested or most):
         return _UNASKED.get(_PLAIN.get(name, ""), 0)
-    estimate = (max(asked, most) * factor + 50) // 100
+    estimate = (max(requested, most) * factor + 50) // 100
     return min(estimate, most) if most else estimate
 
 

@@ -15,7 +15,7 @@ from koordlite.model.node import Node
 from koordlite.model.wire.crane import TopologyObject
 from koordlite.numa.nrt.filter import Amounts, Zones
 from koordlite.reservation.placed import NO_RESERVATIONS, OnNode
-from koordlite.reservation.pods import KnownPod
+from koordlite.reservation.pods import ClusterPod
 from koordlite.scheduler.judgement.reports import Report
 
 
@@ -40,7 +40,7 @@ class Row(msgspec.Struct, frozen=True, eq=False):
     node: Node | None = None
     crane: TopologyObject | None = None
     """Crane's own topology of the node."""
-    pods: tuple[KnownPod, ...] = ()
+    pods: tuple[ClusterPod, ...] = ()
     """Alive on the node, and on their way to it: what the allocators of schedulers count."""
     is_plain: bool = False
     """No agent of a scheduler reports its CPUs: only pods that name a scheduler concern its rules."""
@@ -50,7 +50,7 @@ class Row(msgspec.Struct, frozen=True, eq=False):
     """What allocators worked out of this very row, by their name."""
 
     @property
-    def without_placeholders(self) -> tuple[list[KnownPod], list[KnownPod]]:
+    def without_placeholders(self) -> tuple[list[ClusterPod], list[ClusterPod]]:
         """(the pods that count, those in whose place their reservations count)."""
         uids = self.reservations.uids
         stand_ins = [pod for pod in self.pods if pod.stands_for in uids]
@@ -58,10 +58,10 @@ class Row(msgspec.Struct, frozen=True, eq=False):
 
     def once(self, name: str, make: Any) -> Any:
         """Result of `make()`, worked out once for this row."""
-        found = self.extra.get(name)
-        if found is None:
-            found = self.extra[name] = make()
-        return found
+        value = self.extra.get(name)
+        if value is None:
+            value = self.extra[name] = make()
+        return value
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -46,7 +46,7 @@ class Report:
         totals: dict[int, Amounts] = {}
         for number, zone in reader.nodes.items():
             rows = [(r.name, *_amounts(r, f"{reader.owner}/{zone.name}", problems)) for r in zone.resources or ()]
-            available[number] = {name: left for name, left, _ in rows}
+            available[number] = {name: nano for name, nano, _ in rows}
             totals[number] = {name: total for name, _, total in rows}
         self.totals: Zones = totals
         """What each NUMA node may hand out at most."""
@@ -97,21 +97,21 @@ class Report:
     def whereabouts(self, containers: Collection[Container]) -> dict[Container, int]:
         """The NUMA node of each container that is on one, as far as the report says; `containers` are all that run
         on the node and have resources of their own. numaplacement cannot be read while it is about other containers."""
-        found: dict[Container, int] = {}
+        nodes: dict[Container, int] = {}
         if self._placement:
             with contextlib.suppress(placement.PlacementError):
-                found = placement.decode(placement.parse_metadata(self._placement), self._vectors, containers)
-        return found or self._by_annotation()
+                nodes = placement.decode(placement.parse_metadata(self._placement), self._vectors, containers)
+        return nodes or self._by_annotation()
 
     def _by_annotation(self) -> dict[Container, int]:
         """By our own annotation: the NUMA node that a container is promised, or that all its CPUs are on."""
         placed = self.reader([]).placement
-        found: dict[Container, int] = {}
+        by_container: dict[Container, int] = {}
         for each in placed.containers if placed else ():
             nodes = each.promised_nodes or tuple(each.cpus_by_numa)
             if each.exclusive and len(nodes) == 1:
-                found[each.namespace, each.pod, each.container] = nodes[0]
-        return found
+                by_container[each.namespace, each.pod, each.container] = nodes[0]
+        return by_container
 
 
 def beside_owners(zones: Zones, topology: NodeTopology, free: CPUSet) -> Zones:
@@ -126,14 +126,14 @@ def beside_owners(zones: Zones, topology: NodeTopology, free: CPUSet) -> Zones:
 def _amounts(resource: objects.ZoneResource, owner: str, problems: list[Problem]) -> tuple[int, int]:
     """Amounts available, and in all; a resource of the older form says only what is available."""
     try:
-        left, total, most = (
+        available, total, most = (
             Quantity.parse(text).nano for text in (resource.available, resource.allocatable, resource.capacity)
         )
     except ValueError as error:
         problems.append(Problem(owner, resource.name, str(resource.available), str(error), _DO))
         return 0, 0
-    total = total or most or left
-    if left < 0 or left > total:
+    total = total or most or available
+    if available < 0 or available > total:
         why = f"available {resource.available} is not between 0 and allocatable {Quantity(total)}"
         problems.append(Problem(owner, resource.name, str(resource.available), why, _DO))
-    return left, total
+    return available, total

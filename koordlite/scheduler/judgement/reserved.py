@@ -22,10 +22,10 @@ from koordlite.model.pod import pod_reader
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import ResourceNames
 from koordlite.reservation import capacity, matching
-from koordlite.reservation.capacity import NodeCapacity, Wanted
+from koordlite.reservation.capacity import Demand, NodeCapacity
 from koordlite.reservation.matching import Candidate, read
-from koordlite.reservation.placed import Placed, preferred
-from koordlite.reservation.pods import KnownPod, PodShape
+from koordlite.reservation.placed import PlacedReservation, preferred
+from koordlite.reservation.pods import ClusterPod, PodShape
 from koordlite.scheduler.judgement import koordinator
 from koordlite.scheduler.judgement.nodes import Row
 
@@ -42,28 +42,28 @@ def refusal(shape: PodShape, row: Row) -> str:
     others. Empty where reservations have no say about pod and node."""
     if not row.reservations.placed and not shape.names_reservation:
         return ""
-    wanted: Wanted | str = shape.once(NAME, lambda: _wanted(shape))
-    if isinstance(wanted, str):
-        return wanted
-    known = row.reservations
-    if known.ignores:
+    demand: Demand | str = shape.once(NAME, lambda: _demand(shape))
+    if isinstance(demand, str):
+        return demand
+    on_node = row.reservations
+    if on_node.ignores:
         return ""
-    one = known.taken
-    if not known.placed:
-        return capacity.NONE_MEETS if wanted.must_reserve else ""
+    one = on_node.match
+    if not on_node.placed:
+        return capacity.NONE_MEETS if demand.must_reserve else ""
     where: NodeCapacity = row.once(NAME, lambda: _capacity(row))
     if ratio := amplification(row) - 1:
         # CPUs of its own count amplified: so much less is left for it, and more of what a reservation has of them.
         own = request(shape, row).get("cpu", 0) - shape.total.get("cpu", 0)
         back = _cpu(one.holding.available) * ratio if one is not None and _has_cpus(one, row) else 0
-        left = where.allocatable.get("cpu", 0) + int(back) - own // 10**6
-        where = msgspec.structs.replace(where, allocatable={**where.allocatable, "cpu": left})
-    return "; ".join(capacity.refusals(wanted, where, [one.holding] if one is not None else []))
+        remaining = where.allocatable.get("cpu", 0) + int(back) - own // 10**6
+        where = msgspec.structs.replace(where, allocatable={**where.allocatable, "cpu": remaining})
+    return "; ".join(capacity.refusals(demand, where, [one.holding] if one is not None else []))
 
 
 def points(shape: PodShape, row: Row) -> int | None:
     """The score of a node with a reservation for the pod; None of others."""
-    one = row.reservations.taken
+    one = row.reservations.match
     if one is None:
         return None
     return FIRST if row.reservations.first else TAKES + capacity.score(shape.pod.requests, one.holding)
@@ -71,7 +71,7 @@ def points(shape: PodShape, row: Row) -> int | None:
 
 def note(row: Row) -> dict[str, str]:
     """The annotation of the Binding that says which reservation the pod took."""
-    one = row.reservations.taken
+    one = row.reservations.match
     if one is None or row.reservations.is_rest:
         return {}
     return {keys.RESERVATION_ALLOCATED: json.dumps({"name": one.name, "uid": one.uid}, separators=(",", ":"))}
@@ -84,43 +84,43 @@ def for_candidate(candidate: Candidate, row: Row, passes: Callable[[Row], bool])
     that is handed over to it, or on whose node pods leave, such as placeholders of reservations that are over, or have
     not been reported yet.
     """
-    known = row.reservations
+    on_node = row.reservations
     if candidate.ignores:
-        return msgspec.structs.replace(row, reservations=msgspec.structs.replace(known, ignores=True), extra={})
-    mine = preferred(candidate, [one for one in known.placed if _may_take(candidate, one, row)])
+        return msgspec.structs.replace(row, reservations=msgspec.structs.replace(on_node, ignores=True), extra={})
+    mine = preferred(candidate, [one for one in on_node.placed if _may_take(candidate, one, row)])
     rows = [taking(row, one, is_rest=one.is_rest(candidate.pod.metadata)) for one in mine]
     fallback = rows[0] if rows and candidate.affinity is not None else row
     # What cannot be known yet, or is about to be free, keeps no owner from its place.
-    leaving = any(pod.deleting or (pod.stands_for and pod.stands_for not in known.uids) for pod in row.pods)
-    surely = known.is_behind or leaving or any(one.handed_to for one in mine)
-    found = next((each for each in rows if any(map(passes, freed(each)))), None)
-    return _as_it_is(found or (rows[0] if rows and surely else fallback), passes)
+    leaving = any(pod.deleting or (pod.stands_for and pod.stands_for not in on_node.uids) for pod in row.pods)
+    surely = on_node.is_behind or leaving or any(one.handed_to for one in mine)
+    fitting = next((each for each in rows if any(map(passes, freed(each)))), None)
+    return _as_it_is(fitting or (rows[0] if rows and surely else fallback), passes)
 
 
-def taking(row: Row, one: Placed, *, is_rest: bool = False) -> Row:
+def taking(row: Row, one: PlacedReservation, *, is_rest: bool = False) -> Row:
     """The node as a pod meets it that takes this reservation."""
-    known = msgspec.structs.replace(row.reservations, taking=one.uid, is_rest=is_rest)
-    return msgspec.structs.replace(row, reservations=known, extra={})
+    on_node = msgspec.structs.replace(row.reservations, taking=one.uid, is_rest=is_rest)
+    return msgspec.structs.replace(row, reservations=on_node, extra={})
 
 
 def freed(row: Row) -> Iterator[Row]:
     """The node once the placeholders of the reservation that the pod takes have gone, in each way in which they may be
     on its NUMA nodes: what they have is for the pod, and goes with them."""
-    known = row.reservations
-    cases = known.freed.get(known.taking)
+    on_node = row.reservations
+    cases = on_node.freed.get(on_node.taking)
     if not cases:
         yield row
         return
-    left = tuple(pod for pod in row.pods if pod.stands_for != known.taking)
+    pods = tuple(pod for pod in row.pods if pod.stands_for != on_node.taking)
     for zones in cases:
-        yield msgspec.structs.replace(row, zones=zones, at_most={}, pods=left, extra={})
+        yield msgspec.structs.replace(row, zones=zones, at_most={}, pods=pods, extra={})
 
 
 def _as_it_is(row: Row, passes: Callable[[Row], bool]) -> Row:
     """The node now: with placeholders that are there, and without those that only the report still has, if the pod
     fits wherever they were."""
-    known = row.reservations
-    if known.taking not in known.freed or any(pod.stands_for == known.taking for pod in row.pods):
+    on_node = row.reservations
+    if on_node.taking not in on_node.freed or any(pod.stands_for == on_node.taking for pod in row.pods):
         return row
     cases = list(freed(row))
     return cases[0] if all(map(passes, cases)) else row
@@ -129,11 +129,11 @@ def _as_it_is(row: Row, passes: Callable[[Row], bool]) -> Row:
 def is_occupied(row: Row) -> bool:
     """Tell whether a placeholder still has the CPUs that the pod is to get: a node's agent gives CPUs to one pod
     only."""
-    one = row.reservations.taken
+    one = row.reservations.match
     if one is None or row.reservations.is_rest or not one.own.cpus:
         return False
-    rest = one.hand_over.rest if one.hand_over is not None else ""
-    return any(pod.stands_for == one.uid and not pod.deleting and pod.name != rest for pod in row.pods)
+    remainder = one.hand_over.rest if one.hand_over is not None else ""
+    return any(pod.stands_for == one.uid and not pod.deleting and pod.name != remainder for pod in row.pods)
 
 
 def waits_for(candidate: Candidate, row: Row) -> bool:
@@ -142,7 +142,7 @@ def waits_for(candidate: Candidate, row: Row) -> bool:
     return any(_may_take(candidate, one, row) and not one.gave_up(uid) for one in row.reservations.placed)
 
 
-def _may_take(candidate: Candidate, one: Placed, row: Row) -> bool:
+def _may_take(candidate: Candidate, one: PlacedReservation, row: Row) -> bool:
     if one.is_rest(candidate.pod.metadata):
         return True
     if candidate.ignores or not one.is_matchable or one.handed_to not in ("", candidate.pod.metadata.uid):
@@ -151,7 +151,7 @@ def _may_take(candidate: Candidate, one: Placed, row: Row) -> bool:
     return matching.match(candidate, one.object, one.holding.allocatable, labels) == matching.MATCHED
 
 
-def _wanted(shape: PodShape) -> Wanted | str:
+def _demand(shape: PodShape) -> Demand | str:
     """Request of pods of this shape; the text of the mistake where their annotations cannot be read."""
     try:
         affinity = matching.parse_affinity(shape.pod.annotations, "pod")
@@ -160,34 +160,36 @@ def _wanted(shape: PodShape) -> Wanted | str:
         problem = error.problems[0]
         return f"annotation {problem.field} cannot be read: {problem.why}"
     needs = affinity is not None
-    return Wanted(
+    return Demand(
         requests=shape.pod.requests, has_affinity=needs, must_reserve=needs, name=affinity.name if affinity else ""
     )
 
 
 def _capacity(row: Row) -> NodeCapacity:
     """The node as the pod meets it that the row is for: each reservation counts once, its owners beside it."""
-    known = row.reservations
+    on_node = row.reservations
     real, _ = row.without_placeholders
     requested = _total({name: Quantity(nano) for name, nano in each.items()} for each in requests(row, real))
-    requested.update(_total(one.holding.allocatable for one in known.placed))
-    requested.subtract(_total(one.holding.allocated for one in known.placed if one.uid != known.taking))
+    requested.update(_total(one.holding.allocatable for one in on_node.placed))
+    requested.subtract(_total(one.holding.allocated for one in on_node.placed if one.uid != on_node.taking))
     if ratio := amplification(row) - 1:
-        requested["cpu"] += int(ratio * sum(_cpu(one.holding.available) for one in known.placed if _has_cpus(one, row)))
-    taken = known.taken
+        requested["cpu"] += int(
+            ratio * sum(_cpu(one.holding.available) for one in on_node.placed if _has_cpus(one, row))
+        )
+    own = on_node.match
     return NodeCapacity(
         allocatable={
             name: nano // (10**6 if name == "cpu" else 10**9)
             for name, nano in {**row.allocatable, **row.limits}.items()
         },
         requested=requested,
-        owners=capacity.whole(taken.holding.allocated) if taken is not None else {},
-        pods=len(real) + len(known.placed),
-        matched=1 if taken is not None else 0,
+        owners=capacity.whole(own.holding.allocated) if own is not None else {},
+        pods=len(real) + len(on_node.placed),
+        matched=1 if own is not None else 0,
     )
 
 
-def _has_cpus(one: Placed, row: Row) -> bool:
+def _has_cpus(one: PlacedReservation, row: Row) -> bool:
     """Tell whether it holds CPUs, by its annotation or that of a placeholder."""
     return bool(one.own.cpus) or any(pod.stands_for == one.uid and has_cpus(pod) for pod in row.pods)
 
@@ -197,10 +199,10 @@ def _cpu(amounts: capacity.Amounts) -> int:
 
 
 def _total(parts: Iterable[capacity.Amounts]) -> collections.Counter[str]:
-    found: collections.Counter[str] = collections.Counter()
+    total: collections.Counter[str] = collections.Counter()
     for amounts in parts:
-        found.update(capacity.whole(amounts))
-    return found
+        total.update(capacity.whole(amounts))
+    return total
 
 
 def refusal_beside(shape: PodShape, row: Row) -> str:
@@ -224,11 +226,11 @@ def room(row: Row) -> NanoAmounts:
 
 
 def _requested(row: Row) -> NanoAmounts:
-    found: NanoAmounts = row.once(BESIDE, lambda: node_room.total(requests(row, row.pods)))
-    return found
+    total: NanoAmounts = row.once(BESIDE, lambda: node_room.total(requests(row, row.pods)))
+    return total
 
 
-def requests(row: Row, pods: Iterable[KnownPod]) -> Iterator[NanoAmounts]:
+def requests(row: Row, pods: Iterable[ClusterPod]) -> Iterator[NanoAmounts]:
     """Requests of pods of the node as they count there."""
     ratio = amplification(row)
     for pod in pods:
@@ -248,7 +250,7 @@ def request(shape: PodShape, row: Row) -> NanoAmounts:
     return node_room.counted(shape.total, amplification=ratio, has_cpus=koordinator.gives_cpus(shape, row))
 
 
-def has_cpus(pod: KnownPod) -> bool:
+def has_cpus(pod: ClusterPod) -> bool:
     """Tell whether its annotation names CPUs of its own."""
     try:
         return bool(pod.resource_status and pod_reader.parse_resource_status(pod.resource_status).cpuset)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from koordlite.numa.nrt.filter import NANO, Amounts, Zones, add
-from koordlite.reservation.pods import KnownPod, PodShape
+from koordlite.reservation.pods import ClusterPod, PodShape
 from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 
-Returned = Callable[[Iterable[KnownPod]], Mapping[int, Amounts]]
+Returned = Callable[[Iterable[ClusterPod]], Mapping[int, Amounts]]
 """What pods give back when they go, by NUMA node."""
 NOTHING_OWED: Zones = {}
 
@@ -23,14 +23,14 @@ NOTHING_OWED: Zones = {}
 class Choice(msgspec.Struct, frozen=True):
     """The victims on one node, or why the node is dropped."""
 
-    victims: tuple[KnownPod, ...] = ()
+    victims: tuple[ClusterPod, ...] = ()
     dropped: str = ""
 
 
 def choose(
     shape: PodShape,
     row: Row,
-    given: Sequence[KnownPod],
+    preferred: Sequence[ClusterPod],
     *,
     priority: int,
     returned: Returned,
@@ -45,23 +45,23 @@ def choose(
     those `given` may do. `exempt` are uids of pods that are no victims: they are on their way.
     """
 
-    def admits(victims: Sequence[KnownPod]) -> bool:
+    def admits(victims: Sequence[ClusterPod]) -> bool:
         return judge.verdict(shape, without(row, victims, returned(victims)), settings).passes
 
     if is_leaving and fits_node(shape, row, ()) and admits(()):
         return Choice(dropped="room is being made there by pods that leave")
-    kept = row.reservations.uids - {row.reservations.taking}
+    reserved = row.reservations.uids - {row.reservations.taking}
     lower = [
         pod
         for pod in row.pods
-        if pod.priority < priority and not pod.deleting and pod.stands_for not in kept and pod.uid not in exempt
+        if pod.priority < priority and not pod.deleting and pod.stands_for not in reserved and pod.uid not in exempt
     ]
 
-    def suffices(victims: Sequence[KnownPod]) -> bool:
+    def suffices(victims: Sequence[ClusterPod]) -> bool:
         return fits_node(shape, row, victims) and admits(victims)
 
-    if admits(given):
-        enough = _spared(shape, row, list(given), given, admits) if is_leaving else tuple(given)
+    if admits(preferred):
+        enough = _spared(shape, row, list(preferred), preferred, admits) if is_leaving else tuple(preferred)
         fewer = [own for zone in _zones(row) if (own := _freeing(zone, lower, (), returned, suffices))]
         best = min(fewer, key=_harm, default=list(enough))
         # The scheduler's victims respect disruption budgets as far as they can: one pod less is no reason to differ.
@@ -69,12 +69,12 @@ def choose(
         return Choice(tuple(best) if is_better else enough)
     if not row.zones or row.unusable:
         return Choice(dropped=row.unusable or "its NUMA nodes are unknown")
-    uids = {pod.uid for pod in given}
-    others = [pod for pod in lower if pod.uid not in uids]
-    if others and not any(returned([pod]) for pod in (*others, *given)):
+    uids = {pod.uid for pod in preferred}
+    candidates = [pod for pod in lower if pod.uid not in uids]
+    if candidates and not any(returned([pod]) for pod in (*candidates, *preferred)):
         return Choice(dropped="its report does not say on which NUMA nodes its pods are, so no victim can be chosen")
-    found = [more for zone in _zones(row) if (more := _freeing(zone, others, given, returned, admits))]
-    choices = [_spared(shape, row, [*given, *more], given, admits) for more in found]
+    additions = [more for zone in _zones(row) if (more := _freeing(zone, candidates, preferred, returned, admits))]
+    choices = [_spared(shape, row, [*preferred, *more], preferred, admits) for more in additions]
     choices += [tuple(own) for zone in _zones(row) if (own := _freeing(zone, lower, (), returned, suffices))]
     if not choices:
         return Choice(dropped="no eviction of pods of lower priority frees a NUMA node for it")
@@ -87,33 +87,33 @@ def _zones(row: Row) -> list[int]:
 
 def reserved_for_others(row: Row, uids: Collection[str]) -> str:
     """Reason why the scheduler's victims cannot go: one holds the place of a reservation that the pod does not take."""
-    kept = row.reservations.uids - {row.reservations.taking}
-    found = next((pod for pod in row.pods if pod.uid in uids and pod.stands_for in kept), None)
-    if found is None or row.reservations.ignores:
+    reservations = row.reservations.uids - {row.reservations.taking}
+    placeholder = next((pod for pod in row.pods if pod.uid in uids and pod.stands_for in reservations), None)
+    if placeholder is None or row.reservations.ignores:
         return ""
-    return f"{found.key} holds the place of a reservation, which only its owners displace"
+    return f"{placeholder.key} holds the place of a reservation, which only its owners displace"
 
 
-def without(row: Row, victims: Iterable[KnownPod], back: Mapping[int, Amounts]) -> Row:
+def without(row: Row, victims: Iterable[ClusterPod], back: Mapping[int, Amounts]) -> Row:
     """The node after the victims have gone, and given back so much by NUMA node."""
-    gone = {pod.uid for pod in victims}
-    return _changed(row, tuple(pod for pod in row.pods if pod.uid not in gone), back, 1)
+    uids = {pod.uid for pod in victims}
+    return _changed(row, tuple(pod for pod in row.pods if pod.uid not in uids), back, 1)
 
 
-def beside(row: Row, pod: KnownPod, takes: Mapping[int, Amounts]) -> Row:
+def beside(row: Row, pod: ClusterPod, takes: Mapping[int, Amounts]) -> Row:
     """The node after another pod has come, with what it takes by NUMA node."""
     return _changed(row, (*row.pods, pod), takes, -1)
 
 
-def _changed(row: Row, pods: tuple[KnownPod, ...], amounts: Mapping[int, Amounts], sign: int) -> Row:
+def _changed(row: Row, pods: tuple[ClusterPod, ...], amounts: Mapping[int, Amounts], sign: int) -> Row:
     totals = row.report.totals if row.report else {}
     zones = {
         node: {
             name: min(
-                left - row.owed.get(node, {}).get(name, 0) + sign * amounts.get(node, {}).get(name, 0),
-                totals[node].get(name, left),
+                nano - row.owed.get(node, {}).get(name, 0) + sign * amounts.get(node, {}).get(name, 0),
+                totals[node].get(name, nano),
             )
-            for name, left in zone.items()
+            for name, nano in zone.items()
         }
         for node, zone in row.zones.items()
     }
@@ -123,70 +123,74 @@ def _changed(row: Row, pods: tuple[KnownPod, ...], amounts: Mapping[int, Amounts
 
 def settled(zones: Zones) -> tuple[Zones, Zones]:
     """(What is available, by how much less than nothing)."""
-    if all(left >= 0 for zone in zones.values() for left in zone.values()):
+    if all(nano >= 0 for zone in zones.values() for nano in zone.values()):
         return zones, NOTHING_OWED
-    available = {node: {name: max(0, left) for name, left in zone.items()} for node, zone in zones.items()}
-    owed = {node: {name: -left for name, left in zone.items() if left < 0} for node, zone in zones.items()}
+    available = {node: {name: max(0, nano) for name, nano in zone.items()} for node, zone in zones.items()}
+    owed = {node: {name: -nano for name, nano in zone.items() if nano < 0} for node, zone in zones.items()}
     return available, owed
 
 
 def _freeing(
     zone: int,
-    lower: Sequence[KnownPod],
-    given: Sequence[KnownPod],
+    lower: Sequence[ClusterPod],
+    preferred: Sequence[ClusterPod],
     returned: Returned,
-    admits: Callable[[Sequence[KnownPod]], bool],
-) -> list[KnownPod]:
+    admits: Callable[[Sequence[ClusterPod]], bool],
+) -> list[ClusterPod]:
     """Pods on that NUMA node, least important first, until the pod would be admitted; none when it never is."""
     there = [pod for pod in lower if zone in returned([pod])]
-    more: list[KnownPod] = []
+    more: list[ClusterPod] = []
     for pod in sorted(there, key=lambda pod: (pod.priority, -sum(pod.shape.exclusive.values()), pod.key)):
         more.append(pod)
-        if admits([*given, *more]):
-            return [each for each in more if not admits([*given, *(p for p in more if p is not each)])] or more
+        if admits([*preferred, *more]):
+            return [each for each in more if not admits([*preferred, *(p for p in more if p is not each)])] or more
     return []
 
 
-def _harm(victims: Sequence[KnownPod]) -> tuple[int, int]:
+def _harm(victims: Sequence[ClusterPod]) -> tuple[int, int]:
     return max((pod.priority for pod in victims), default=0), len(victims)
 
 
 def _spared(
     shape: PodShape,
     row: Row,
-    victims: list[KnownPod],
-    given: Sequence[KnownPod],
-    admits: Callable[[Sequence[KnownPod]], bool],
-) -> tuple[KnownPod, ...]:
+    victims: list[ClusterPod],
+    preferred: Sequence[ClusterPod],
+    admits: Callable[[Sequence[ClusterPod]], bool],
+) -> tuple[ClusterPod, ...]:
     """The victims without those of the scheduler that need not go any more, most important first."""
-    for pod in sorted(given, key=lambda pod: -pod.priority):
-        rest = [each for each in victims if each is not pod]
-        if rest and fits_node(shape, row, rest) and admits(rest):
-            victims = rest
+    for pod in sorted(preferred, key=lambda pod: -pod.priority):
+        remaining = [each for each in victims if each is not pod]
+        if remaining and fits_node(shape, row, remaining) and admits(remaining):
+            victims = remaining
     return tuple(victims)
 
 
-def fits_node(shape: PodShape, row: Row, victims: Sequence[KnownPod]) -> bool:
+def fits_node(shape: PodShape, row: Row, victims: Sequence[ClusterPod]) -> bool:
     """Tell whether the node as a whole has enough for the pod after the victims have gone."""
     return not lacking(shape, row, victims)
 
 
-def lacking(shape: PodShape, row: Row, victims: Sequence[KnownPod] = ()) -> dict[str, int]:
+def lacking(shape: PodShape, row: Row, victims: Sequence[ClusterPod] = ()) -> dict[str, int]:
     """Amounts that the node as a whole has too little of for the pod, in nano-units, and of `pods`, its slots."""
-    left = free(row)
+    available = free(row)
     if victims:
-        rest, gone = dict(left), {pod.uid for pod in victims}
+        more, uids = dict(available), {pod.uid for pod in victims}
         for pod in row.pods:
-            if pod.uid in gone:
-                add(rest, needs(pod.shape))
-        left = rest
-    return {name: amount - left.get(name, 0) for name, amount in needs(shape).items() if amount > left.get(name, 0)}
+            if pod.uid in uids:
+                add(more, needs(pod.shape))
+        available = more
+    return {
+        name: amount - available.get(name, 0)
+        for name, amount in needs(shape).items()
+        if amount > available.get(name, 0)
+    }
 
 
 def needs(shape: PodShape) -> Amounts:
     """The pod's effective request, and one slot of its node."""
-    found: Amounts = shape.once("needs", lambda: {**shape.total, "pods": NANO})
-    return found
+    amounts: Amounts = shape.once("needs", lambda: {**shape.total, "pods": NANO})
+    return amounts
 
 
 def free(row: Row) -> Amounts:
@@ -199,5 +203,5 @@ def free(row: Row) -> Amounts:
         most = {"pods": 110 * NANO, **row.allocatable, **row.limits}
         return {name: amount - used.get(name, 0) for name, amount in most.items()}
 
-    found: Amounts = row.once("free", rest)
-    return found
+    amounts: Amounts = row.once("free", rest)
+    return amounts

@@ -75,7 +75,7 @@ class ClusterUse:
         """Use as it was a few seconds ago; nothing where it cannot be asked. One caller asks, others do not wait."""
         if self._monotonic() >= self._next and self._lock.acquire(blocking=False):
             try:
-                self._usage, self._why = self._asked(), ""
+                self._usage, self._why = self._ask(), ""
             except (OSError, ValueError) as error:
                 if str(error) != self._why:
                     LOG.warning("what is in use on NUMA nodes is not shown, Prometheus cannot be asked: %s", error)
@@ -85,16 +85,16 @@ class ClusterUse:
                 self._lock.release()
         return self._usage
 
-    def _asked(self) -> dict[str, dict[int, Use]]:
-        found: dict[str, dict[int, Use]] = {}
+    def _ask(self) -> dict[str, dict[int, Use]]:
+        usage: dict[str, dict[int, Use]] = {}
         for query, field in ((_CPU_OF_ALL, "cpu_cores"), (_MEMORY_OF_ALL, "memory_bytes")):
             for sample in results(self._server.ask("query", {"query": query}).body, "vector", _Sample):
                 node, zone = sample.metric.get("node", ""), sample.metric.get("numa_node", "")
                 if zone.isascii() and zone.isdigit() and len(zone) < 4:
-                    zones = found.setdefault(node, {})
+                    zones = usage.setdefault(node, {})
                     value = {field: _number(sample.value[1])}
                     zones[int(zone)] = zones.get(int(zone), NOT_MEASURED)._replace(**value)
-        return found
+        return usage
 
 
 class _Sample(msgspec.Struct, frozen=True):
@@ -172,7 +172,7 @@ class Agents:
         try:
             for address in self.addresses(node).get(node, ()):
                 try:
-                    return read(self.asked(address, "/history"))
+                    return read(self.ask(address, "/history"))
                 except (OSError, ValueError) as error:
                     where = f"[{address}]" if ":" in address else address
                     why = f"the NUMA exporter at {where}:{self._port} cannot be asked: {error}"
@@ -191,7 +191,7 @@ class Agents:
                     addresses.setdefault(pod.spec.node_name, []).append(pod.status.pod_ip)
         return addresses
 
-    def asked(self, address: str, path: str) -> bytes:
+    def ask(self, address: str, path: str) -> bytes:
         """The answer of one exporter. OSError without one that can be read, and when it comes in crumbs."""
         connection = http.client.HTTPConnection(address, self._port, timeout=TIMEOUT_SECONDS)
         try:
@@ -216,15 +216,15 @@ class Agents:
 def read(body: bytes) -> Charts:
     """Both charts out of an exporter's /history; ValueError when it is none."""
     try:
-        found = msgspec.json.decode(body, type=_History)
+        history = msgspec.json.decode(body, type=_History)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"it is no history: {error}") from error
-    times = found.times
-    if len(times) > _MOST_MOMENTS or len(found.zones) > _MOST_ZONES:
+    times = history.times
+    if len(times) > _MOST_MOMENTS or len(history.zones) > _MOST_ZONES:
         raise ValueError(f"it has more than {_MOST_MOMENTS} moments or {_MOST_ZONES} NUMA nodes")
     if not all(map(math.isfinite, times)) or any(after <= before for before, after in itertools.pairwise(times)):
         raise ValueError("its moments do not ascend")
-    series = {name: (each.cpu_cores, each.memory_used_bytes) for name, each in found.zones.items()}
+    series = {name: (each.cpu_cores, each.memory_used_bytes) for name, each in history.zones.items()}
     if any(len(values) != len(times) for pair in series.values() for values in pair):
         raise ValueError("it has not one value for each moment")
     cpu = {name: tuple(map(_good, cores)) for name, (cores, _) in series.items()}

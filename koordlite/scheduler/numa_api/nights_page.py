@@ -17,7 +17,7 @@ from koordlite.report.html.page import Child, Markup, el
 from koordlite.report.night import HOURS, Night
 from koordlite.scheduler.numa_api import overview_page
 from koordlite.scheduler.numa_api.charts import Agents
-from koordlite.scheduler.numa_api.overview_page import Asked
+from koordlite.scheduler.numa_api.overview_page import Selection
 
 ASK_SECONDS, AT_ONCE, PATIENCE_SECONDS = 60.0, 32, 10.0
 """An answer serves for so long; so many agents are asked at once; what has not come by then is not waited for."""
@@ -56,19 +56,19 @@ class Nights:
         """A row for each node, at most a minute old. One caller asks; others wait for the same answer."""
         with self._lock:
             if self._monotonic() >= self._next:
-                self._rows = tuple(self._asked(sorted(nodes)))
+                self._rows = tuple(self._ask_all(sorted(nodes)))
                 self._next = self._monotonic() + ASK_SECONDS
             return self._rows
 
-    def _asked(self, nodes: Sequence[str]) -> list[NodeNight]:
+    def _ask_all(self, nodes: Sequence[str]) -> list[NodeNight]:
         try:
             addresses = self._agents.addresses()
         except (ApiError, ApiUnreachable, msgspec.DecodeError) as error:
             return [NodeNight(node, why=f"the agents' pods cannot be listed: {error}") for node in nodes]
-        asked = {node: self._pool.submit(self._of, node, addresses.get(node, ())) for node in nodes}
-        concurrent.futures.wait(asked.values(), PATIENCE_SECONDS)
+        answers = {node: self._pool.submit(self._of, node, addresses.get(node, ())) for node in nodes}
+        concurrent.futures.wait(answers.values(), PATIENCE_SECONDS)
         rows = []
-        for node, answer in asked.items():
+        for node, answer in answers.items():
             # What has not begun never does; what is under way ends by its own timeouts.
             if answer.cancel() or not answer.done():
                 rows.append(NodeNight(node, why=f"no answer within {PATIENCE_SECONDS:g} s"))
@@ -80,7 +80,7 @@ class Nights:
         why = "no agent runs there, or its numaExporter.listen is not set"
         for address in addresses:
             try:
-                return NodeNight(node, read(self._agents.asked(address, "/night")))
+                return NodeNight(node, read(self._agents.ask(address, "/night")))
             except (OSError, ValueError) as error:
                 why = f"the agent at {address} cannot be asked: {error}"
         return NodeNight(node, why=why)
@@ -103,21 +103,22 @@ def plain(row: NodeNight) -> dict[str, Any]:
     return {"node": row.node, "why": row.why, "night": row.night and msgspec.to_builtins(row.night)}
 
 
-def document(rows: Sequence[NodeNight], asked: Asked, *, problem: str = "") -> str:
+def document(rows: Sequence[NodeNight], selection: Selection, *, problem: str = "") -> str:
     """The page. `problem`: why the list of nodes may be out of date."""
-    shown = chosen(rows, asked)
-    part, where = overview_page.part(shown, asked, MOST_ROWS)
+    selected = select(rows, selection)
+    part, where = overview_page.part(selected, selection, MOST_ROWS)
     amounts = ("held back", "of", "lowest limit", "BE lost", "BE used", "services waited", "at most")
     heads = ("node", "agent", *(f"{head}#" for head in (*amounts, "evictions", "restores")))
     note = (
-        f"{len(shown)} nodes, {HOURS} hours at most. Held back: BE used 95 % of its limit or more; lost: against the "
-        "limit of quiet times; services waited: for a CPU, the one that did so most, on average and in the worst minute"
+        f"{len(selected)} nodes, {HOURS} hours at most. Held back: BE used 95 % of its limit or more; lost: against "
+        "the limit of quiet times; services waited: for a CPU, the one that did so most, on average and in the worst "
+        "minute"
     )
     return page.page(
         "Last night",
         page.section("Out of date", el("p", page.badge("stale", "warn"), f" {problem}")) if problem else None,
         _tiles(rows),
-        overview_page.form(asked, SHOW, SORT, hint="node"),
+        overview_page.form(selection, SHOW, SORT, hint="node"),
         page.section(
             "Nodes", page.table(heads, [_row(row) for row in part], empty="no node matches"), where, note=note
         ),
@@ -125,14 +126,14 @@ def document(rows: Sequence[NodeNight], asked: Asked, *, problem: str = "") -> s
         lead=[
             el("a", "NUMA nodes of the cluster", href="../numa"),
             " · Batch work of every node in one row. ",
-            page.refresh_link(asked.link(asked.page, refresh=not asked.refresh), asked.refresh),
+            page.refresh_link(selection.link(selection.page, refresh=not selection.refresh), selection.refresh),
         ],
         foot="From the agents, at most a minute old; every number is also at /rest/scheduling/v1/numa/nights.",
-        refresh_seconds=REFRESH_SECONDS if asked.refresh else None,
+        refresh_seconds=REFRESH_SECONDS if selection.refresh else None,
     )
 
 
-def chosen(rows: Sequence[NodeNight], asked: Asked) -> list[NodeNight]:
+def select(rows: Sequence[NodeNight], selection: Selection) -> list[NodeNight]:
     """The rows that `asked` is about, the worst first; nodes without an answer are last, except by name."""
     key: dict[str, Callable[[Night], float]] = {
         "limited": lambda night: -night.held_back_seconds,
@@ -149,21 +150,24 @@ def chosen(rows: Sequence[NodeNight], asked: Asked) -> list[NodeNight]:
         "limited": lambda row: row.night is not None and row.night.held_back_seconds > 0,
         "silent": lambda row: row.night is None,
     }
-    by, found = key[asked.sort], [row for row in rows if keep[asked.show](row) and asked.text in row.node]
+    by, matching = (
+        key[selection.sort],
+        [row for row in rows if keep[selection.show](row) and selection.text in row.node],
+    )
     return sorted(
-        found,
-        key=lambda row: (row.night is None and asked.sort != "name", by(row.night) if row.night else 0.0, row.node),
+        matching,
+        key=lambda row: (row.night is None and selection.sort != "name", by(row.night) if row.night else 0.0, row.node),
     )
 
 
 def _tiles(rows: Sequence[NodeNight]) -> Markup:
     nights = [row.night for row in rows if row.night]
     silent = len(rows) - len(nights)
-    held = [night for night in nights if night.held_back_seconds]
+    limited = sum(bool(night.held_back_seconds) for night in nights)
     lost, used = sum(night.lost_core_hours for night in nights), sum(night.used_core_hours for night in nights)
     restores = sum(night.restores for night in nights)
     return page.tiles(
-        page.tile("Held back", f"{len(held)} nodes", f"of {len(nights)} that answer", tone="warn" if held else ""),
+        page.tile("Held back", f"{limited} nodes", f"of {len(nights)} that answer", tone="warn" if limited else ""),
         page.tile("BE lost, core-hours", f"{lost:.1f}", "against quiet times"),
         page.tile("BE used, core-hours", f"{used:.1f}"),
         page.tile("Evictions", sum(night.evictions for night in nights), f"restores: {restores}"),

@@ -206,23 +206,23 @@ def _distances(node: NodeView, policies: NUMAPolicy | None) -> Markup | None:
     they were not read."""
     if len(node.zones) < 2:
         return None
-    known = {zone.id: zone.distances for zone in node.zones}
-    if not any(known.values()):
+    costs = {zone.id: zone.distances for zone in node.zones}
+    if not any(costs.values()):
         return page.section("Distances", el("p", "The report has no distances between NUMA nodes.", class_="note"))
-    farthest = max(far for row in known.values() for far in row.values())
-    rows = [(f"NUMA {a}", *(_far(known[a].get(b), farthest) for b in known)) for a in known]
-    table = page.table(("from", *(f"to {b}" for b in known)), rows)
-    drawing = _links(known) if len(known) <= MOST_DRAWN else None
+    farthest = max(far for row in costs.values() for far in row.values())
+    rows = [(f"NUMA {a}", *(_far(costs[a].get(b), farthest) for b in costs)) for a in costs]
+    table = page.table(("from", *(f"to {b}" for b in costs)), rows)
+    drawing = _links(costs) if len(costs) <= MOST_DRAWN else None
     note = f"As firmware reports them: 10 is local, 20 twice as far. {_policy(policies)}"
-    return page.section("Distances", drawing, table, _nearest(known), note=note)
+    return page.section("Distances", drawing, table, _nearest(costs), note=note)
 
 
 def _spread(node: NodeView, used: Sequence[int]) -> list[Markup]:
     """For a container on several NUMA nodes: how far apart they are, and how near as many could be."""
-    known = {zone.id: zone.distances for zone in node.zones}
-    if len(used) < 2 or len(known) > MOST_DRAWN or not set(used) <= known.keys() or not any(known.values()):
+    costs = {zone.id: zone.distances for zone in node.zones}
+    if len(used) < 2 or len(costs) > MOST_DRAWN or not set(used) <= costs.keys() or not any(costs.values()):
         return []
-    mean, best = _mean(used, known), _mean(_of_size(len(used), known), known)
+    mean, best = _mean(used, costs), _mean(_of_size(len(used), costs), costs)
     if mean <= best:
         return [el("div", f"mean distance {mean:.1f}: none are nearer", class_="tile-note")]
     return [el("div", page.badge(f"mean distance {mean:.1f}", "warn"), f" nearest {len(used)}: {best:.1f}")]
@@ -236,23 +236,23 @@ def _policy(policies: NUMAPolicy | None) -> str:
     return "Optimal NUMA distance is closed: a pod that needs several gets the first that have enough."
 
 
-def _nearest(known: Costs) -> Markup | None:
+def _nearest(costs: Costs) -> Markup | None:
     """With two NUMA nodes there is nothing to choose."""
-    if not 2 < len(known) <= MOST_DRAWN:
+    if not 2 < len(costs) <= MOST_DRAWN:
         return None
-    sets = [_of_size(size, known) for size in range(2, len(known))]
-    rows = [(str(len(each)), ", ".join(map(str, each)), f"{_mean(each, known):.1f}") for each in sets]
+    sets = [_of_size(size, costs) for size in range(2, len(costs))]
+    rows = [(str(len(each)), ", ".join(map(str, each)), f"{_mean(each, costs):.1f}") for each in sets]
     table = page.table(("needed", "nearest", "mean distance"), rows)
     return el("div", el("h3", "Nearest together"), table)
 
 
-def _of_size(size: int, known: Costs) -> Sequence[int]:
-    return min(itertools.combinations(sorted(known), size), key=lambda nodes: score.distance(nodes, known))
+def _of_size(size: int, costs: Costs) -> Sequence[int]:
+    return min(itertools.combinations(sorted(costs), size), key=lambda nodes: score.distance(nodes, costs))
 
 
-def _mean(nodes: Sequence[int], known: Costs) -> float:
+def _mean(nodes: Sequence[int], costs: Costs) -> float:
     """Over all ordered pairs, as kubelet and the extender compare them."""
-    return score.distance(nodes, known) / len(nodes) ** 2
+    return score.distance(nodes, costs) / len(nodes) ** 2
 
 
 def _far(distance: int | None, farthest: int) -> Markup:
@@ -261,9 +261,9 @@ def _far(distance: int | None, farthest: int) -> Markup:
     return el("span", words, style=f"{shade(part)};padding:2px 10px;border-radius:4px")
 
 
-def _links(known: Costs) -> Markup:
+def _links(costs: Costs) -> Markup:
     """NUMA nodes on a circle, each pair joined by a line with its distance."""
-    ids, middle, radius = list(known), 120.0, 90.0
+    ids, middle, radius = list(costs), 120.0, 90.0
     places = {
         number: (
             middle + radius * math.cos(2 * math.pi * at / len(ids) - math.pi),
@@ -271,9 +271,9 @@ def _links(known: Costs) -> Markup:
         )
         for at, number in enumerate(ids)
     }
-    lines = [_link(places[a], places[b], known[a].get(b)) for a in ids for b in ids if a < b]
+    lines = [_link(places[a], places[b], costs[a].get(b)) for a in ids for b in ids if a < b]
     dots = [_dot(place, number) for number, place in places.items()]
-    label = "Distances: " + ", ".join(f"{a} to {b} {known[a].get(b, '?')}" for a in ids for b in ids if a < b)
+    label = "Distances: " + ", ".join(f"{a} to {b} {costs[a].get(b, '?')}" for a in ids for b in ids if a < b)
     size = int(2 * middle)
     shape = "max-width:100%;height:auto;display:block"
     top, height = (int(middle) - 30, 60) if len(ids) == 2 else (0, size)

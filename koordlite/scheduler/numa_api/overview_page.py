@@ -30,7 +30,7 @@ TONES = {"ok": "good", "stale": "warn", "unreadable": "bad", "no report": ""}
 T = TypeVar("T")
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Selection(msgspec.Struct, frozen=True):
     """Selection of nodes, their order, and the part that is shown."""
 
     text: str = ""
@@ -42,7 +42,7 @@ class Asked(msgspec.Struct, frozen=True):
     """Whether the page reloads by itself."""
 
     @classmethod
-    def of(cls, query: Mapping[str, str], show: Mapping[str, str], sort: Mapping[str, str]) -> Asked:
+    def of(cls, query: Mapping[str, str], show: Mapping[str, str], sort: Mapping[str, str]) -> Selection:
         """Out of query parameters; unknown words count as not given, which means the first of those that there are."""
         number = query.get("page", "")
         return cls(
@@ -63,7 +63,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 def document(
     nodes: Collection[NodeView],
-    asked: Asked,
+    selection: Selection,
     now: float,
     *,
     problem: str = "",
@@ -72,26 +72,26 @@ def document(
 ) -> str:
     """The page at `now`, in seconds since the epoch. `problem`: why the whole may be out of date. `policies`: None
     where they were not read. `usage`: None where nobody can be asked for it."""
-    found = chosen(nodes, asked, now)
+    selected = select(nodes, selection, now)
     return page.page(
         "NUMA nodes of the cluster",
         page.section("Out of date", el("p", page.badge("stale", "warn"), f" {problem}")) if problem else None,
         _tiles(nodes, now),
         _policies(policies),
-        form(asked, SHOW, SORT, hint="node or pod"),
-        _table(found, asked, now, usage or {}, is_known=bool(nodes)),
-        _violations(found, now),
+        form(selection, SHOW, SORT, hint="node or pod"),
+        _table(selected, selection, now, usage or {}, is_known=bool(nodes)),
+        _violations(selected, now),
         _more(),
         lead=[
             "CPU and memory of each NUMA node that pods have taken, and pods that are not where they were promised; ",
-            page.refresh_link(asked.link(asked.page, refresh=not asked.refresh), asked.refresh),
+            page.refresh_link(selection.link(selection.page, refresh=not selection.refresh), selection.refresh),
         ],
         foot="From NodeResourceTopologies; every number is also at /rest/scheduling/v1/numa/nodes.",
-        refresh_seconds=REFRESH_SECONDS if asked.refresh else None,
+        refresh_seconds=REFRESH_SECONDS if selection.refresh else None,
     )
 
 
-def chosen(nodes: Collection[NodeView], asked: Asked, now: float) -> list[NodeView]:
+def select(nodes: Collection[NodeView], selection: Selection, now: float) -> list[NodeView]:
     """The nodes that `asked` is about, in its order."""
     keep: dict[str, Callable[[NodeView], bool]] = {
         "all": lambda node: True,
@@ -105,9 +105,9 @@ def chosen(nodes: Collection[NodeView], asked: Asked, now: float) -> list[NodeVi
         "cpu": lambda node: (-_fullest(zone.cpu_part for zone in node.zones), node.name),
         "memory": lambda node: (-_fullest(zone.memory_part for zone in node.zones), node.name),
     }
-    found = [node for node in nodes if keep[asked.show](node)]
-    found = [node for node in found if any(asked.text in name for name in (node.name, *node.pods))]
-    return sorted(found, key=key[asked.sort])
+    selected = [node for node in nodes if keep[selection.show](node)]
+    selected = [node for node in selected if any(selection.text in name for name in (node.name, *node.pods))]
+    return sorted(selected, key=key[selection.sort])
 
 
 def _fullest(parts: Any) -> float:
@@ -118,65 +118,65 @@ def _tiles(nodes: Collection[NodeView], now: float) -> Markup:
     states = [node.state(now) for node in nodes]
     zones = [zone for node in nodes for zone in node.zones]
     total = sum(zone.cpu_total or 0 for zone in zones)
-    left = sum(zone.cpu_left or 0 for zone in zones if zone.cpu_total)
+    free = sum(zone.cpu_left or 0 for zone in zones if zone.cpu_total)
     wrong = sum(len(node.findings) for node, state in zip(nodes, states, strict=True) if state == "ok")
     old = len(states) - states.count("ok") - states.count("no report")
     calm = "good" if "ok" in states else ""
-    taken = f"{100 * (1 - left / total):.0f} %" if total else "–"
+    used = f"{100 * (1 - free / total):.0f} %" if total else "–"
     return page.tiles(
         page.tile("Nodes", len(nodes), f"{states.count('no report')} without a report"),
-        page.tile("NUMA nodes", len(zones), f"CPUs taken: {taken}"),
+        page.tile("NUMA nodes", len(zones), f"CPUs taken: {used}"),
         page.tile("Violations", wrong, "promises that do not hold", tone="bad" if wrong else calm),
         page.tile("Not up to date", old, "stale or unreadable reports", tone="warn" if old else calm),
     )
 
 
-def form(asked: Asked, shows: Mapping[str, str], sorts: Mapping[str, str], *, hint: str) -> Markup:
+def form(selection: Selection, shows: Mapping[str, str], sorts: Mapping[str, str], *, hint: str) -> Markup:
     """Works without scripts: the server filters and sorts."""
     field = el(
         "input",
         type="search",
         name="q",
-        value=asked.text,
+        value=selection.text,
         placeholder=hint,
         aria_label=f"part of the name of a {hint}",
     )
-    show, sort = _select("show", shows, asked.show), _select("sort", sorts, asked.sort)
-    everything = el("a", "show all", href="?") if asked != Asked.of({}, shows, sorts) else None
-    held = None if asked.refresh else el("input", type="hidden", name="refresh", value="off")
-    children = (field, " ", show, " ", sort, " ", held, el("button", "show"), " ", everything)
+    show, sort = _select("show", shows, selection.show), _select("sort", sorts, selection.sort)
+    everything = el("a", "show all", href="?") if selection != Selection.of({}, shows, sorts) else None
+    refresh = None if selection.refresh else el("input", type="hidden", name="refresh", value="off")
+    children = (field, " ", show, " ", sort, " ", refresh, el("button", "show"), " ", everything)
     return el("form", *children, method="get", style="margin:0 0 16px")
 
 
 def _select(name: str, words: Mapping[str, str], chosen_word: str) -> Markup:
     options = [
-        el("option", shown, value=word, selected="selected" if word == chosen_word else None)
-        for word, shown in words.items()
+        el("option", text, value=word, selected="selected" if word == chosen_word else None)
+        for word, text in words.items()
     ]
     return el("select", options, name=name, aria_label=name)
 
 
-def _table(found: Sequence[NodeView], asked: Asked, now: float, usage: Usage, *, is_known: bool) -> Markup:
-    widest = min(MOST_ZONES, max((len(node.zones) for node in found), default=1) or 1)
-    shown, where = part(found, asked, min(MOST_ROWS, MOST_CELLS // widest))
+def _table(nodes: Sequence[NodeView], selection: Selection, now: float, usage: Usage, *, is_known: bool) -> Markup:
+    widest = min(MOST_ZONES, max((len(node.zones) for node in nodes), default=1) or 1)
+    page_nodes, where = part(nodes, selection, min(MOST_ROWS, MOST_CELLS // widest))
     empty = "no node matches" if is_known else "the API server knows no nodes, or they were not listed yet"
-    ids = sorted({zone.id for node in shown for zone in node.zones})[:MOST_ZONES]
+    ids = sorted({zone.id for node in page_nodes for zone in node.zones})[:MOST_ZONES]
     heads = ("node", *(f"NUMA {zone}" for zone in ids), "violations#", "report")
-    table = page.table(heads, [_row(node, ids, now, usage.get(node.name, {})) for node in shown], empty=empty)
-    note = f"{len(found)} nodes. In each cell: CPU taken, then memory taken"
+    table = page.table(heads, [_row(node, ids, now, usage.get(node.name, {})) for node in page_nodes], empty=empty)
+    note = f"{len(nodes)} nodes. In each cell: CPU taken, then memory taken"
     note += "; below, where measured, what is in use." if usage else "."
     return page.section("Nodes by NUMA node", table, where, note=note)
 
 
-def part(found: Sequence[T], asked: Asked, rows_each: int) -> tuple[Sequence[T], Markup | None]:
+def part(rows: Sequence[T], selection: Selection, rows_each: int) -> tuple[Sequence[T], Markup | None]:
     """The rows of the part that is asked for, and where it lies among the others, with links to them."""
-    pages = max(1, math.ceil(len(found) / rows_each))
-    number = min(asked.page, pages)
+    pages = max(1, math.ceil(len(rows) / rows_each))
+    number = min(selection.page, pages)
     steps = [("first", 1), ("previous", number - 1)] if number > 1 else []
     steps += [("next", number + 1), ("last", pages)] if number < pages else []
-    links = [[" ", el("a", text, href=asked.link(to))] for text, to in steps]
+    links = [[" ", el("a", text, href=selection.link(to))] for text, to in steps]
     where = el("p", f"Page {number} of {pages} ", links, class_="note") if pages > 1 else None
-    return found[(number - 1) * rows_each : number * rows_each], where
+    return rows[(number - 1) * rows_each : number * rows_each], where
 
 
 def _row(node: NodeView, ids: Sequence[int], now: float, use: Mapping[int, Use]) -> tuple[Child, ...]:
@@ -215,20 +215,22 @@ def node_link(name: str) -> str:
     return f"numa/nodes/{urllib.parse.quote(name, safe='')}"
 
 
-def _violations(found: Sequence[NodeView], now: float) -> Markup:
-    listed = [(node, each) for node in found if node.state(now) == "ok" for each in node.findings]
+def _violations(nodes: Sequence[NodeView], now: float) -> Markup:
+    listed = [(node, each) for node in nodes if node.state(now) == "ok" for each in node.findings]
     rows = [
         (el("a", node.name, href=node_link(node.name)), each.key, *finding(each.violation))
         for node, each in listed[:MOST_ROWS]
     ]
     note = f"The first {MOST_ROWS} of {len(listed)}." if len(listed) > MOST_ROWS else None
-    table = page.table(("node", "pod", "what is wrong", "facts"), rows, empty=_none(found, now), stacked=True)
+    table = page.table(("node", "pod", "what is wrong", "facts"), rows, empty=_none(nodes, now), stacked=True)
     return page.section("Violations", table, note=note)
 
 
-def _none(found: Sequence[NodeView], now: float) -> str:
-    judged = sum(node.state(now) == "ok" for node in found)
-    return f"every promise holds on the {judged} nodes with an up-to-date report" if judged else "no node can be judged"
+def _none(nodes: Sequence[NodeView], now: float) -> str:
+    current = sum(node.state(now) == "ok" for node in nodes)
+    return (
+        f"every promise holds on the {current} nodes with an up-to-date report" if current else "no node can be judged"
+    )
 
 
 def finding(wrong: Any) -> tuple[Child, Child]:

@@ -41,9 +41,9 @@ for (const button of document.querySelectorAll("button[data-policy]"))
 """The token stays in the field: it is neither stored nor put into an address."""
 
 
-def document(found: Mapping[str, str], *, may_switch: bool) -> str:
+def document(statuses: Mapping[str, str], *, may_switch: bool) -> str:
     """`found`: of each policy `open`, `close`, or why that is unknown."""
-    rows = [_row(name, status, may_switch=may_switch) for name, status in found.items()]
+    rows = [_row(name, status, may_switch=may_switch) for name, status in statuses.items()]
     heads = ("policy", "what it does", "status", "switch")
     table = page.table(heads, rows, empty="there are no policies here", stacked=True)
     return page.page(
@@ -57,13 +57,13 @@ def document(found: Mapping[str, str], *, may_switch: bool) -> str:
 
 
 def _row(name: str, status: str, *, may_switch: bool) -> tuple[Child, ...]:
-    known = status in ("open", "close")
+    can_switch = status in ("open", "close")
     other = "close" if status == "open" else "open"
     title, does = NAMES[name]
     label = f"{other} {title}"
     button = el("button", other, type="button", data_policy=name, data_status=other, aria_label=label)
-    shown = page.badge(_SHOWN[status], "good" if status == "open" else "") if known else status
-    return title, does, shown, button if known and may_switch else "–"
+    state = page.badge(_SHOWN[status], "good" if status == "open" else "") if can_switch else status
+    return title, does, state, button if can_switch and may_switch else "–"
 
 
 def _token() -> Markup:

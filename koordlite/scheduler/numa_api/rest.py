@@ -18,7 +18,7 @@ from koordlite.model import printable, times
 from koordlite.model.nrt import ContainerPlacement
 from koordlite.report.html import page
 from koordlite.report.html.page import el
-from koordlite.reservation.pods import KnownPod
+from koordlite.reservation.pods import ClusterPod
 from koordlite.scheduler.numa_api.charts import NOT_MEASURED, Use
 from koordlite.scheduler.numa_api.view import Finding, NodeView, Zone
 
@@ -42,20 +42,20 @@ def whole(node: NodeView, now: float, use: Mapping[int, Use]) -> dict[str, Any]:
     }
 
 
-def pod(known: KnownPod, node: NodeView | None, now: float) -> dict[str, Any]:
+def of_pod(pod: ClusterPod, node: NodeView | None, now: float) -> dict[str, Any]:
     """One pod: where its containers run against what was promised, and what is wrong."""
     return {
-        "namespace": known.namespace,
-        "pod": known.name,
-        "uid": known.uid,
-        "node": known.node,
-        "phase": known.phase,
+        "namespace": pod.namespace,
+        "pod": pod.name,
+        "uid": pod.uid,
+        "node": pod.node,
+        "phase": pod.phase,
         "state": node.state(now) if node else "no report",
-        "containers": [container(c) for c in node.containers if c.uid == known.uid] if node else [],
+        "containers": [container(c) for c in node.containers if c.uid == pod.uid] if node else [],
         "violations": [
             violation(node.name, each)
             for each in node.findings
-            if (each.namespace, each.pod) == (known.namespace, known.name)
+            if (each.namespace, each.pod) == (pod.namespace, pod.name)
         ]
         if node
         else [],
@@ -166,17 +166,21 @@ class RestGuard(Guard):
         address: str = "",
     ) -> Answer | None:
         """Same as `Guard`; in the envelope under `/rest/`, as a page under `/numa`."""
-        found = super().refusal(verb, path, authorization, hosts=hosts, client=client, address=address)
-        if found is None:
+        answer = super().refusal(verb, path, authorization, hosts=hosts, client=client, address=address)
+        if answer is None:
             return None
-        why = found.body.decode().strip()
+        why = answer.body.decode().strip()
         if path.startswith(PREFIX):
-            return msgspec.structs.replace(refused(found.status, why), headers=found.headers)
+            return msgspec.structs.replace(refused(answer.status, why), headers=answer.headers)
         if path == "/numa" or path.startswith("/numa/"):
             do = (
                 "Ask with a bearer token that may get this path: a browser sends one only through a proxy that adds "
                 "it. koordlite numa-api on your machine, with your own kubeconfig, shows the same without."
             )
-            shown = page.strict(page.page("Not allowed", page.section(f"{found.status}", el("p", why), el("p", do))))
-            return Answer(found.status, HTML, shown.text.encode(errors="replace"), {**found.headers, **shown.headers})
-        return found
+            document = page.strict(
+                page.page("Not allowed", page.section(f"{answer.status}", el("p", why), el("p", do)))
+            )
+            return Answer(
+                answer.status, HTML, document.text.encode(errors="replace"), {**answer.headers, **document.headers}
+            )
+        return answer

@@ -135,7 +135,7 @@ class NumaService(Router, Collector):
         with self._cluster.lock:
             self._cluster.refresh()
             rows = [row for row in self._cluster.rows if row is not None]
-        return [found for row in rows if (found := self._view(row)) is not None]
+        return [node for row in rows if (node := self._view(row)) is not None]
 
     def _node(self, name: str) -> NodeView | None:
         row = self._cluster.row(name)
@@ -150,17 +150,17 @@ class NumaService(Router, Collector):
             return None
 
     def _overview(self, request: Request) -> Answer:
-        asked = overview_page.Asked.of(request.query, overview_page.SHOW, overview_page.SORT)
+        selection = overview_page.Selection.of(request.query, overview_page.SHOW, overview_page.SORT)
         nodes, policies = self._nodes(), self._cluster.policies
         usage = self._use.now() if self._use else None
-        shown = overview_page.document(
-            nodes, asked, self._wall(), problem=self._not_ready(), policies=policies, usage=usage
+        document = overview_page.document(
+            nodes, selection, self._wall(), problem=self._not_ready(), policies=policies, usage=usage
         )
-        return _page(shown)
+        return _page(document)
 
     def _nights_page(self, request: Request) -> Answer:
-        asked = overview_page.Asked.of(request.query, nights_page.SHOW, nights_page.SORT)
-        return _page(nights_page.document(self._night_rows(), asked, problem=self._not_ready()))
+        selection = overview_page.Selection.of(request.query, nights_page.SHOW, nights_page.SORT)
+        return _page(nights_page.document(self._night_rows(), selection, problem=self._not_ready()))
 
     def _night_rows(self) -> Sequence[NodeNight]:
         with self._cluster.lock:
@@ -184,15 +184,15 @@ class NumaService(Router, Collector):
 
     def _statuses(self) -> dict[str, str]:
         """State of each policy: `open`, `close`, or why that is unknown."""
-        found: dict[str, str] = {}
+        statuses: dict[str, str] = {}
         if self._switches is None:
-            return found
+            return statuses
         for name, policy in POLICIES.items():
             try:
-                found[name] = self._switches.status(policy)
+                statuses[name] = self._switches.status(policy)
             except (NotThere, CannotEdit, ApiError, ApiUnreachable) as error:
-                found[name] = f"unknown: {error}"
-        return found
+                statuses[name] = f"unknown: {error}"
+        return statuses
 
     def _rest(self, request: Request) -> Answer:
         is_v1 = request.path.startswith(V1)
@@ -206,10 +206,10 @@ class NumaService(Router, Collector):
             status = self._switches.status
             return _switched(lambda: {"status": status(policy)})
         if is_v1 and parts[0] == "numa":
-            return self._known(parts[1:])
+            return self._facts(parts[1:])
         return rest.refused(404, f"there is no {request.path}; the interface is described at {V1}openapi.json")
 
-    def _known(self, parts: list[str]) -> Answer:
+    def _facts(self, parts: list[str]) -> Answer:
         """Statements about nodes, pods and violations, as long as it can be believed."""
         if why := self._not_ready():
             return rest.refused(500, why)
@@ -217,9 +217,9 @@ class NumaService(Router, Collector):
         match parts:
             case ["nodes", name]:
                 node = self._node(name)
-                return _found(rest.whole(node, now, usage.get(name, {})) if node else None, f"node {name}")
+                return _data(rest.whole(node, now, usage.get(name, {})) if node else None, f"node {name}")
             case ["pods", namespace, name]:
-                return _found(self._pod(f"{namespace}/{name}", now), f"pod {namespace}/{name}")
+                return _data(self._pod(f"{namespace}/{name}", now), f"pod {namespace}/{name}")
             case ["nodes"]:
                 nodes = sorted(self._nodes(), key=lambda node: node.name)
                 listed = [rest.summary(node, now, usage.get(node.name, {})) for node in nodes]
@@ -233,10 +233,10 @@ class NumaService(Router, Collector):
         return rest.answer(200, listed)
 
     def _pod(self, key: str, now: float) -> dict[str, Any] | None:
-        known = self._cluster.pod_of(key)
-        if known is None:
+        pod = self._cluster.pod_of(key)
+        if pod is None:
             return None
-        return rest.pod(known, self._node(known.node) if known.node else None, now)
+        return rest.of_pod(pod, self._node(pod.node) if pod.node else None, now)
 
     def _query(self, verb: str, query: Mapping[str, str]) -> Answer:
         """Prometheus's own answer, without the envelope: its clients read it as it is."""
@@ -261,7 +261,7 @@ def _switched(ask: Callable[[], dict[str, Any]]) -> Answer:
         return rest.refused(500, str(error))
 
 
-def _found(data: dict[str, Any] | None, what: str) -> Answer:
+def _data(data: dict[str, Any] | None, what: str) -> Answer:
     return rest.answer(200, data) if data is not None else rest.refused(404, f"{what} is unknown here")
 
 

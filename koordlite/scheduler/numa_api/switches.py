@@ -64,8 +64,8 @@ def with_numa_aware(text: str) -> str:
         raise ValueError("no line `- name: PLUGIN` is in it, so where the plugin belongs is unknown")
     last = items[-1]
     indent = _indent(lines[last])
-    made = [*lines[: (end := _end(lines, last))], f"{indent}- {MARK}", *lines[end:]]
-    return _checked(text, _joined(made, text), add=True)
+    edited = [*lines[: (end := _end(lines, last))], f"{indent}- {MARK}", *lines[end:]]
+    return _checked(text, _joined(edited, text), add=True)
 
 
 def without_numa_aware(text: str) -> str:
@@ -73,26 +73,26 @@ def without_numa_aware(text: str) -> str:
     `with_numa_aware`."""
     if not has_numa_aware(text):
         return text
-    lines, kept, at = text.splitlines(), list[str](), 0
+    lines, remaining, at = text.splitlines(), list[str](), 0
     while at < len(lines):
-        found = _ITEM.match(lines[at])
-        if found and found["name"] == PLUGIN:
+        item = _ITEM.match(lines[at])
+        if item and item["name"] == PLUGIN:
             at = _end(lines, at)
         else:
-            kept.append(lines[at])
+            remaining.append(lines[at])
             at += 1
-    made = _joined(kept, text)
-    if has_numa_aware(made):
+    edited = _joined(remaining, text)
+    if has_numa_aware(edited):
         raise ValueError(f"`{MARK}` is also in it in another form than a line `- {MARK}`; remove that by hand")
-    return _checked(text, made, add=False)
+    return _checked(text, edited, add=False)
 
 
 def _items(lines: list[str]) -> list[int]:
     """Line at which plugins are named: below `tiers:`, as deep as the first of them."""
     start = next((at for at, line in enumerate(lines) if line.startswith("tiers:")), len(lines))
     end = next((at for at in range(start + 1, len(lines)) if lines[at][:1].isalpha()), len(lines))
-    found = [at for at in range(start, end) if _ITEM.match(lines[at])]
-    return [at for at in found if _indent(lines[at]) == _indent(lines[found[0]])]
+    items = [at for at in range(start, end) if _ITEM.match(lines[at])]
+    return [at for at in items if _indent(lines[at]) == _indent(lines[items[0]])]
 
 
 def _joined(lines: list[str], like: str) -> str:
@@ -140,8 +140,8 @@ def _tier(tier: Any) -> Any:
     plugins = tier.get("plugins") if isinstance(tier, dict) else None
     if not isinstance(plugins, list):
         return tier
-    left = [p for p in plugins if not (isinstance(p, dict) and p.get("name") == PLUGIN)]
-    return {**tier, "plugins": left or None}
+    plugins = [p for p in plugins if not (isinstance(p, dict) and p.get("name") == PLUGIN)]
+    return {**tier, "plugins": plugins or None}
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -196,19 +196,19 @@ class Switches:
 
     def put(self, policy: Policy, status: Status) -> bool:
         """Switch the policy; False when it was so already, and nothing was written."""
-        for left in reversed(range(TRIES)):
+        for tries in reversed(range(TRIES)):
             version, text = self._read(policy)
             try:
-                made = policy.opened(text) if status == "open" else policy.closed(text)
+                edited = policy.opened(text) if status == "open" else policy.closed(text)
             except ValueError as error:
                 raise CannotEdit(f"configmap {_where(policy)}: {error}") from error
-            if made == text:
+            if edited == text:
                 return False
-            patch = {"metadata": {"resourceVersion": version}, "data": {policy.key: made}}
+            patch = {"metadata": {"resourceVersion": version}, "data": {policy.key: edited}}
             try:
                 self._api.request("PATCH", _path(policy), body=patch, timeout=_TIMEOUT)
             except ApiError as error:
-                if error.status != HTTPStatus.CONFLICT or not left:
+                if error.status != HTTPStatus.CONFLICT or not tries:
                     raise
                 continue
             LOG.info("configmap %s: policy set to %s", _where(policy), status)
@@ -224,13 +224,13 @@ class Switches:
                 raise NotThere(f"there is no {where}: {policy.without}") from error
             raise
         try:
-            found = msgspec.json.decode(raw, type=objects.ConfigMapObject)
+            config_map = msgspec.json.decode(raw, type=objects.ConfigMapObject)
         except msgspec.DecodeError as error:
             raise CannotEdit(f"{where} cannot be read: {error}") from error
-        text = (found.data or {}).get(policy.key, policy.empty)
+        text = (config_map.data or {}).get(policy.key, policy.empty)
         if text is None:
             raise NotThere(f"{where} has no key {policy.key}")
-        return found.metadata.resource_version, text
+        return config_map.metadata.resource_version, text
 
 
 def _where(policy: Policy) -> str:
@@ -254,19 +254,19 @@ def _edited(field: str, value: bool) -> Callable[[str], str]:
             return text
         name, document = declared.camel(field), _object(text)
         # Names are read without regard to case.
-        kept = {key: held for key, held in document.items() if key.lower() != name.lower()}
-        return json.dumps({**kept, name: value}, indent=2) + "\n"
+        members = {key: member for key, member in document.items() if key.lower() != name.lower()}
+        return json.dumps({**members, name: value}, indent=2) + "\n"
 
     return edit
 
 
 def _policies(text: str) -> NUMAPolicy:
-    held = config.effective({watches.KEY: text}, labels={}, annotations={})
-    broken = [problem.why for problem in held.problems]
+    slo = config.effective({watches.KEY: text}, labels={}, annotations={})
+    broken = [problem.why for problem in slo.problems]
     if broken:
         raise ValueError("; ".join(broken))
     _object(text)
-    return held.numa_policy
+    return slo.numa_policy
 
 
 def _object(text: str) -> dict[str, Any]:

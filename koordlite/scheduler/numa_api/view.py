@@ -20,7 +20,7 @@ from koordlite.model.pod.qos import QoSClass
 from koordlite.model.reading.go_words import STRICT_RESERVATION, is_on
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
-from koordlite.reservation.pods import KnownPod
+from koordlite.reservation.pods import ClusterPod
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.reports import Report
 
@@ -122,16 +122,16 @@ class NodeView:
 
 def of_row(row: Row) -> NodeView:
     """The node as the extender judges it, worked out once for this version of it."""
-    found: NodeView = row.once("numa view", lambda: NodeView(row))
-    return found
+    node: NodeView = row.once("numa view", lambda: NodeView(row))
+    return node
 
 
 def _scaled(nano: int | None, unit: int) -> int | None:
     return None if nano is None else nano // unit
 
 
-def _part(total: int | None, left: int | None) -> float | None:
-    return None if not total or left is None else min(1.0, max(0.0, 1 - left / total))
+def _part(total: int | None, free: int | None) -> float | None:
+    return None if not total or free is None else min(1.0, max(0.0, 1 - free / total))
 
 
 def _findings(
@@ -139,7 +139,7 @@ def _findings(
     manager: CPUManagerPolicy,
     reserved: CPUSet,
     containers: Sequence[ContainerPlacement],
-    pods: Sequence[KnownPod],
+    pods: Sequence[ClusterPod],
 ) -> Iterator[Finding]:
     """By the rules of the agent and the descheduler. A pod that has ended, that is being deleted, or that the API
     server no longer has is not judged."""
@@ -150,9 +150,9 @@ def _findings(
     for pod in pods:
         if not pod.ended and not pod.deleting:
             is_system = pod.shape.pod.qos_class is QoSClass.SYSTEM
-            kept = (by_kubelet,) if is_system else (by_kubelet, ("koordinator", reserved, True))
-            asked = pod.shape.note(keys.VOLCANO_NUMA_POLICY) if pod.started else ""
-            for wrong in rules.of_pod(placed.get(pod.uid, ()), asked_policy=asked, kept=kept):
+            reserved_sets = (by_kubelet,) if is_system else (by_kubelet, ("koordinator", reserved, True))
+            policy = pod.shape.note(keys.VOLCANO_NUMA_POLICY) if pod.started else ""
+            for wrong in rules.of_pod(placed.get(pod.uid, ()), asked_policy=policy, kept=reserved_sets):
                 yield Finding(pod.namespace, pod.name, wrong)
 
 

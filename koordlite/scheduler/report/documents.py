@@ -15,7 +15,7 @@ from koordlite import threads
 from koordlite.model import duration, times
 from koordlite.model.quantity import Quantity
 from koordlite.numa.nrt.filter import NANO
-from koordlite.reservation.placed import Placed
+from koordlite.reservation.placed import PlacedReservation
 from koordlite.scheduler.attempts import Attempt
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
@@ -34,28 +34,28 @@ def of_pod(extender: Extender, key: str) -> dict[str, Any] | None:
         attempt = extender.attempts.get(key)
         if attempt is None:
             return None
-        known, held = cluster.pod_of(key), cluster.assumed.of_pod(attempt.uid)
+        pod, assumed = cluster.pod_of(key), cluster.assumed.of_pod(attempt.uid)
         rows = _first(attempt)
-        found = {
+        document = {
             "pod": key,
             "uid": attempt.uid,
             "at": times.show(attempt.at),
             "attempts": attempt.times,
-            "asks": _asked(attempt),
+            "asks": _request(attempt),
             "passed": attempt.passed,
             "cpu": attempt.shape.total.get("cpu", 0) / NANO,
             "refused": dict(sorted(attempt.reasons.items(), key=lambda pair: -pair[1])),
-            "chosen": attempt.chosen or (known.node if known else ""),
+            "chosen": attempt.chosen or (pod.node if pod else ""),
             "numaNodes": list(attempt.numa_nodes),
             "annotations": attempt.annotations,
-            "reservation": f"{held.stage} on {held.node}" if held else "",
-            "phase": f"{known.phase}{known.reason and f' ({known.reason})'}" if known else "gone",
+            "reservation": f"{assumed.stage} on {assumed.node}" if assumed else "",
+            "phase": f"{pod.phase}{pod.reason and f' ({pod.reason})'}" if pod else "gone",
             "events": list(attempt.events),
             "unknownNodes": list(attempt.unknown)[:MOST_NODES],
             "onlySomeNodes": attempt.thinned,
         }
     # A thousand judgements, for which no question of the scheduler waits.
-    return {**found, "nodes": [_judged(attempt, row, cluster) for row in rows]}
+    return {**document, "nodes": [_node(attempt, row, cluster) for row in rows]}
 
 
 def of_node(cluster: Cluster, name: str) -> dict[str, Any] | None:
@@ -76,7 +76,7 @@ def of_node(cluster: Cluster, name: str) -> dict[str, Any] | None:
                     "pod": each.pod.key,
                     "stage": each.stage,
                     "seconds": round(now - each.since, 1),
-                    "takes": amounts_said(each.pod.shape.exclusive),
+                    "takes": amounts_text(each.pod.shape.exclusive),
                 }
                 for each in cluster.assumed.of_node(name)
             ],
@@ -124,7 +124,7 @@ def of_all(extender: Extender, watches: Iterable[Mapping[str, Any]]) -> dict[str
         }
 
 
-def _reservation(one: Placed) -> dict[str, Any]:
+def _reservation(one: PlacedReservation) -> dict[str, Any]:
     """A Reservation of Koordinator on the node."""
     return {
         "name": one.name,
@@ -140,11 +140,11 @@ def _reservation(one: Placed) -> dict[str, Any]:
 def _first(attempt: Attempt) -> list[Row]:
     """Nodes to list: the chosen one and the best ones first, then as many as there is space for."""
     front = {attempt.chosen, *attempt.best}
-    rows = sorted(attempt.asked, key=lambda row: (row.name != attempt.chosen, row.name not in front, row.name))
+    rows = sorted(attempt.nodes, key=lambda row: (row.name != attempt.chosen, row.name not in front, row.name))
     return rows[:MOST_NODES]
 
 
-def _judged(attempt: Attempt, row: Row, cluster: Cluster) -> dict[str, Any]:
+def _node(attempt: Attempt, row: Row, cluster: Cluster) -> dict[str, Any]:
     try:
         return _judgement(attempt, row, cluster.settings)
     except Exception as error:  # noqa: BLE001 - one node's fault costs that node
@@ -153,31 +153,29 @@ def _judged(attempt: Attempt, row: Row, cluster: Cluster) -> dict[str, Any]:
 
 
 def _judgement(attempt: Attempt, row: Row, settings: JudgeSettings) -> dict[str, Any]:
-    found = judge.verdict(attempt.shape, row, settings)
-    said: dict[str, Any] = {
+    verdict = judge.verdict(attempt.shape, row, settings)
+    document: dict[str, Any] = {
         "node": row.name,
-        "by": found.protocol,
-        "refusal": found.refusal,
-        "why": found.why,
+        "by": verdict.protocol,
+        "refusal": verdict.refusal,
+        "why": verdict.why,
         "cpus": _cpus(row),
     }
-    if found.refusal:
-        said["why"] = found.why or "; ".join(judge.shortage(attempt.shape, row))
-        return said
-    measured = attempt.measured
-    if measured is not None and (busy := measured.refusal(row.name)):
-        numbers = ", ".join(
-            f"{name} {value}" for name, value in measured.terms(row.name).items() if name != "LoadAware"
-        )
-        return {**said, "by": "loadaware", "refusal": busy, "why": numbers}
+    if verdict.refusal:
+        document["why"] = verdict.why or "; ".join(judge.shortage(attempt.shape, row))
+        return document
+    load = attempt.load
+    if load is not None and (busy := load.refusal(row.name)):
+        numbers = ", ".join(f"{name} {value}" for name, value in load.terms(row.name).items() if name != "LoadAware")
+        return {**document, "by": "loadaware", "refusal": busy, "why": numbers}
     score = judge.score(attempt.shape, row, settings)
-    total = score.total if measured is None else measured.scored(row.name, score.total)
-    placed = {name: list(nodes) for name, nodes in found.placed}
+    total = score.total if load is None else load.scored(row.name, score.total)
+    placed = {name: list(nodes) for name, nodes in verdict.placed}
     return {
-        **said,
+        **document,
         "score": total,
         "answered": attempt.stands.get(total),
-        "terms": {**score.terms, **(measured.terms(row.name) if measured is not None else {})},
+        "terms": {**score.terms, **(load.terms(row.name) if load is not None else {})},
         "placed": placed,
     }
 
@@ -192,9 +190,9 @@ def _cpus(row: Row) -> list[dict[str, Any]]:
     ]
 
 
-def _asked(attempt: Attempt) -> dict[str, Any]:
+def _request(attempt: Attempt) -> dict[str, Any]:
     shape = attempt.shape
-    parts = {part.name: amounts_said(part.taken) for part in shape.request.parts if part.taken}
+    parts = {part.name: amounts_text(part.taken) for part in shape.request.parts if part.taken}
     return {"class": str(shape.pod.kube_qos), "aligned": parts, "problems": [str(each) for each in shape.problems]}
 
 
@@ -221,9 +219,9 @@ def _dirty(state: NodeState, now: float) -> dict[str, Any]:
 
 
 def _zones(zones: Mapping[int, Mapping[str, int]]) -> dict[str, dict[str, str]]:
-    return {str(node): amounts_said(amounts) for node, amounts in sorted(zones.items())}
+    return {str(node): amounts_text(amounts) for node, amounts in sorted(zones.items())}
 
 
-def amounts_said(amounts: Mapping[str, int]) -> dict[str, str]:
+def amounts_text(amounts: Mapping[str, int]) -> dict[str, str]:
     """Amounts for people: bytes in binary units."""
     return {name: str(Quantity(nano, "BinarySI" if name != "cpu" else "DecimalSI")) for name, nano in amounts.items()}

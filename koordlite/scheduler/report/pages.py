@@ -41,46 +41,49 @@ def front(state: Mapping[str, Any]) -> Strict:
     return page.strict(page.page("koordlite scheduler-extender", *body, refresh_seconds=REFRESH_SECONDS))
 
 
-def pod(found: Mapping[str, Any]) -> Strict:
+def pod(document: Mapping[str, Any]) -> Strict:
     """A pod: bars of nodes by what is against them, its CPUs beside those free on each NUMA node, and room for it."""
     body: list[Child] = []
-    waiting, nodes = found.get("waiting"), found.get("nodes", [])
-    if "attempts" in found:
-        total = found["passed"] + sum(found["refused"].values())
+    waiting, nodes = document.get("waiting"), document.get("nodes", [])
+    if "attempts" in document:
+        passed = document["passed"]
+        total = passed + sum(document["refused"].values())
         body += [
             tiles(
-                tile("nodes that pass", f"{found['passed']} of {total}", tone="good" if found["passed"] else "bad"),
-                tile("CPUs it asks", units.cores(round(1000 * found["cpu"])), found["asks"]["class"]),
-                tile("attempts alike", found["attempts"], f"the last at {found['at']}"),
-                tile("bound to", found["chosen"] or "–", found["phase"]),
+                tile(
+                    "nodes that pass", f"{document['passed']} of {total}", tone="good" if document["passed"] else "bad"
+                ),
+                tile("CPUs it asks", units.cores(round(1000 * document["cpu"])), document["asks"]["class"]),
+                tile("attempts alike", document["attempts"], f"the last at {document['at']}"),
+                tile("bound to", document["chosen"] or "–", document["phase"]),
             ),
-            section("Nodes that refuse it", _reasons(found["refused"], "nodes")) if found["refused"] else None,
+            section("Nodes that refuse it", _reasons(document["refused"], "nodes")) if document["refused"] else None,
             section(
                 "Free CPUs by NUMA node",
-                _zones(nodes[:MOST_NODES], found["cpu"]),
-                note=f"When it was asked about. The line in a bar is what the pod asks: {found['cpu']:g} CPUs."
+                _zones(nodes[:MOST_NODES], document["cpu"]),
+                note=f"When it was asked about. The line in a bar is what the pod asks: {document['cpu']:g} CPUs."
                 + (f" {len(nodes) - MOST_NODES} more nodes are in the words below." if len(nodes) > MOST_NODES else ""),
             ),
         ]
-    body.append(_room(waiting) if waiting else _ask_for_room(found))
-    body.append(page.details("In words", el("p", "\n".join(texts.pod(found, every=True)), class_="words")))
+    body.append(_room(waiting) if waiting else _ask_for_room(document))
+    body.append(page.details("In words", el("p", "\n".join(texts.pod(document, every=True)), class_="words")))
     # A page with a search is not asked for again and again.
-    return _shown(f"pod {found['pod']}", body, None if waiting else REFRESH_SECONDS)
+    return _page(f"pod {document['pod']}", body, None if waiting else REFRESH_SECONDS)
 
 
-def node(found: Mapping[str, Any]) -> Strict:
+def node(document: Mapping[str, Any]) -> Strict:
     """A node: what is judged to be left of each NUMA node, and all that is known of it in words."""
-    first, *lines = texts.node(found)
+    first, *lines = texts.node(document)
     body: list[Child] = [el("p", first)]
-    if found["cpus"]:
-        one = {"node": found["node"], "refusal": "", "why": "", "cpus": found["cpus"]}
+    if document["cpus"]:
+        one = {"node": document["node"], "refusal": "", "why": "", "cpus": document["cpus"]}
         note = "As judged: with what is reserved on top of the report."
         body.append(section("Free CPUs by NUMA node", _zones([one], 0.0), note=note))
     body.append(section("In words", el("p", "\n".join(lines), class_="words")))
-    return _shown(f"node {found['node']}", body, REFRESH_SECONDS)
+    return _page(f"node {document['node']}", body, REFRESH_SECONDS)
 
 
-def _shown(title: str, body: Sequence[Child], refresh_seconds: int | None) -> Strict:
+def _page(title: str, body: Sequence[Child], refresh_seconds: int | None) -> Strict:
     lead = el("a", "koordlite scheduler-extender", href="/")
     return page.strict(page.page(title, *body, lead=lead, refresh_seconds=refresh_seconds))
 
@@ -95,19 +98,19 @@ def _reasons(counts: Mapping[str, int], what: str) -> Markup:
     return table(("reason", f"{what}#"), rows)
 
 
-def _zones(nodes: Iterable[Mapping[str, Any]], asked: float) -> Markup:
+def _zones(nodes: Iterable[Mapping[str, Any]], request: float) -> Markup:
     """A card for each node: its verdict, and a bar for each NUMA node with a line at what is asked."""
     cards = []
     for each in nodes:
-        word = page.badge("no", "bad") if each["refusal"] else page.badge("yes", "good") if asked else None
+        word = page.badge("no", "bad") if each["refusal"] else page.badge("yes", "good") if request else None
         bars = [
             el(
                 "div",
                 el("span", f"NUMA {z['numaNode']}: {z['left']:g} of {z['of']:g} CPUs free", class_="tile-note"),
                 page.bar(
                     min(1.0, z["left"] / z["of"]) if z["of"] else 0.0,
-                    "var(--good)" if z["left"] >= asked else "var(--bad)",
-                    mark=asked / z["of"] if z["of"] else None,
+                    "var(--good)" if z["left"] >= request else "var(--bad)",
+                    mark=request / z["of"] if z["of"] else None,
                 ),
             )
             for z in each["cpus"]
@@ -123,10 +126,10 @@ _CARD = "border:1px solid var(--line);border-radius:8px;padding:10px 12px;min-wi
 _GRID = "display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,220px),1fr));gap:12px"
 
 
-def _ask_for_room(found: Mapping[str, Any]) -> Markup | None:
-    if found.get("chosen"):
+def _ask_for_room(document: Mapping[str, Any]) -> Markup | None:
+    if document.get("chosen"):
         return None
-    link = el("a", "look for the fewest moves by which it would fit", href=f"/explain/{found['pod']}?make-room=1")
+    link = el("a", "look for the fewest moves by which it would fit", href=f"/explain/{document['pod']}?make-room=1")
     return section("Make room", el("p", link))
 
 
@@ -139,9 +142,9 @@ def _room(waiting: Mapping[str, Any]) -> Markup:
     if waiting["fits"]:
         body.append(el("p", f"It fits now, without a move: {', '.join(waiting['fits'])}"))
     else:
-        made = waiting["makeRoom"]
-        body.append(table(("", "what would make room"), ((head.strip(), text) for head, text in rooms.lines(made))))
-        body.append(el("p", f"Not seen here: {made['notSeen']}", class_="note"))
+        answer = waiting["makeRoom"]
+        body.append(table(("", "what would make room"), ((head.strip(), text) for head, text in rooms.lines(answer))))
+        body.append(el("p", f"Not seen here: {answer['notSeen']}", class_="note"))
     return section("Make room", *body)
 
 

@@ -50,7 +50,7 @@ def filtered(given: Any) -> Any:
     report = given.get("nrt")
     words = reader.by_policies((report or {}).get("topologyPolicies") or ())
     said = reader.by_attributes((report or {}).get("attributes") or ()).over(words)
-    asked = asked_by(given["pod"], guaranteed=given["pod"]["qosClass"] == "Guaranteed")
+    asked = request_of(given["pod"], guaranteed=given["pod"]["qosClass"] == "Guaranteed")
     best_effort = given["pod"]["qosClass"] == "BestEffort" and nrt_filter.only_native(asked)
     if report is None or best_effort or said.policy != "single-numa-node":
         return {"code": "Success"}
@@ -68,7 +68,7 @@ def _score(given: Any, report: Any) -> int:
     if strategy != nrt_score.LEAST_NUMA_NODES and word != "single-numa-node":
         return 0
     return nrt_score.score(
-        asked_by(given["pod"], guaranteed=True),
+        request_of(given["pod"], guaranteed=True),
         zones=zones_of(report),
         costs=_costs(report),
         scope=scope,
@@ -87,7 +87,7 @@ def _all(pod: Any) -> list[Any]:
     return [*(pod.get("initContainers") or ()), *pod["containers"]]
 
 
-def asked_by(pod: Any, *, guaranteed: bool) -> nrt_filter.AlignedRequest:
+def request_of(pod: Any, *, guaranteed: bool) -> nrt_filter.AlignedRequest:
     """The pod of a case as the filter counts it."""
     started: list[Any] = [
         ("sidecar" if c.get("restartPolicy") == "Always" else "init", c.get("name", ""), amounts(c.get("requests")))

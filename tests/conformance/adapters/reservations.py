@@ -12,7 +12,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import Condition, Owner, ReservationObject, ReservationStatus
 from koordlite.reservation import capacity, lifecycle, matching
-from koordlite.reservation.capacity import Holding, NodeCapacity, Wanted
+from koordlite.reservation.capacity import Demand, Holding, NodeCapacity
 from koordlite.reservation.placeholder import reserve_pod
 from tests.conformance.adapters import adapter, mappings, shapes
 
@@ -224,7 +224,7 @@ def fits(given: Any, expect: Any) -> tuple[Any, Any]:
     held, _ = lifecycle.holding(reservation_of(raw))
     for owner in row.get("owners") or ():
         held = held.taken_by(owner["name"], shapes.quantities(owner["requests"]))
-    wanted = Wanted(requests=shapes.quantities(given["podRequests"]), name="r" if given["detailedReasons"] else "")
+    wanted = Demand(requests=shapes.quantities(given["podRequests"]), name="r" if given["detailedReasons"] else "")
     node, own = capacity.fit_both(wanted, _node(given), held)
     answer = {
         "available": _resource(held.available),
@@ -242,7 +242,7 @@ def fits(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("filterWithReservations")
 def filtered(given: Any, expect: Any) -> tuple[Any, Any]:
-    wanted = Wanted(
+    wanted = Demand(
         requests=shapes.quantities(given["podRequests"]),
         has_affinity=given["hasAffinity"],
         must_reserve=given["requiredFromReservation"],

@@ -121,7 +121,7 @@ class Side:
 def loads_within_bounds(loads: Loads | None) -> bool:
     """Whatever was said of the node, it gets no more points than an idle one."""
     assert loads is not None
-    judged = loads.judged(as_object(pod("plain")))
+    judged = loads.judge(as_object(pod("plain")))
     return bool(judged.terms("bad")) and all(0 <= judged.scored(name, 0) <= 100 for name in ("good", "bad"))
 
 
@@ -245,7 +245,7 @@ def _load_args(data: bytes) -> str:
     loads.put_node(msgspec.convert(NODE, objects.NodeObject))
     loads.put_metric(msgspec.convert(METRIC, metrics.NodeMetricObject))
     loads.put_pod(as_object(PLACED))
-    judged = loads.judged(as_object(pod("plain")))
+    judged = loads.judge(as_object(pod("plain")))
     assert 0 <= judged.scored("bad", 0) <= 100
     return f"{judged.refusal('bad')} {sorted(judged.terms('bad'))}"
 

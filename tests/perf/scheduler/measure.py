@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from koordlite.model.wire import objects
-from koordlite.reservation.pods import KnownPod
+from koordlite.reservation.pods import ClusterPod
 from koordlite.scheduler import protocol
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
@@ -31,7 +31,7 @@ PER_NODE = 20
 class Accepting:
     """An API server that takes every binding at once."""
 
-    def bind(self, pod: KnownPod, node: str, annotations: Mapping[str, str]) -> None:
+    def bind(self, pod: ClusterPod, node: str, annotations: Mapping[str, str]) -> None:
         """Nothing to do."""
 
     def pod(self, namespace: str, name: str) -> objects.PodObject:

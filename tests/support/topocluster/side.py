@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from koordlite.model.wire import objects
-from koordlite.reservation.pods import KnownPod
+from koordlite.reservation.pods import ClusterPod
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import BindError, Extender
 from koordlite.scheduler.judgement.nodes import JudgeSettings
@@ -31,7 +31,7 @@ class _Binder:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def bind(self, pod: KnownPod, node: str, annotations: Mapping[str, str]) -> None:
+    def bind(self, pod: ClusterPod, node: str, annotations: Mapping[str, str]) -> None:
         error = self._store.bind(pod.key, pod.uid, node, dict(annotations))
         if error:
             raise BindError(error, is_certain=True)
