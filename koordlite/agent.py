@@ -29,7 +29,7 @@ from koordlite.model.settings import Mode
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep, FreshUse, NRIState, Pause
 from koordlite.observe import Observer, wants
-from koordlite.ports import Cluster, News
+from koordlite.ports import Changes, Cluster
 from koordlite.record.round_record import RoundRecord
 from koordlite.report import health
 from koordlite.report.tick import Tick
@@ -67,7 +67,7 @@ class Agent:
         self._refused: Mapping[Place, str] = {}
         self._remembered: dict[str, Memory] = {}
         self._answers, self._early = strategies.Answers(), strategies.Answers()
-        self._said: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self.creation: Creation | None = None
         """Answers a runtime that asks by NRI; None while that is off."""
         if settings.agent.nri != "off":
@@ -87,23 +87,23 @@ class Agent:
         self.modes = {name: section.mode for name, section in settings.strategies.items()}
         self.snapshot: Snapshot | None = None
         """The last picture."""
-        self.judged: RoundRecord | None = None
+        self.last_round: RoundRecord | None = None
         """What the last round decided on, and what it decided; None when there was no picture."""
 
     def _use(self, journal: Journal | None) -> None:
         """Work with this journal, and with what an earlier run left in its folder."""
         host, cluster, settings = self._host, self._cluster, self._settings
         folder = journal.folder if journal else None
-        asked = [s for s in strategies.discover() if settings.strategies[s.name].mode != "off"]
+        active = [s for s in strategies.discover() if settings.strategies[s.name].mode != "off"]
         self.journal = journal
         self._journal_problems = damaged(folder) if folder else ()
         self._observer = Observer(
             host,
             cluster,
             tasks_seconds=settings.agent.tasks_seconds,
-            monitor_seconds=wants.monitor_seconds(asked, settings.strategies),
+            monitor_seconds=wants.monitor_seconds(active, settings.strategies),
             interval_seconds=settings.agent.interval_seconds,
-            wanted=wants.of(asked),
+            needs_of=wants.of(active),
             state=folder,
             node_metric=settings.publish.node_metric != "off",
             sections=settings.strategies,
@@ -131,7 +131,7 @@ class Agent:
             return
         LOG.warning("there is room for the undo journal now: what is enforced is written from here on")
         self._unjournaled = ""
-        self._said.pop("journal", None)
+        self._logged.pop("journal", None)
         self._use(journal)
         self._waker.service_counters = self._observer.service_counters
         self.take_over()
@@ -147,7 +147,7 @@ class Agent:
             self._applier.note_unlisted(view)
         except JournalError as error:
             self._say("take over", f"what an earlier run left on the Node cannot be noted: {error}")
-        if not self._applier.held:
+        if not self._applier.place_count:
             return ()
         paused = self._look_for_pause(nodes.from_wire(node) if node else None)
         self._taking_over = True
@@ -163,8 +163,8 @@ class Agent:
         self._unrestored = sum(not step.ok for step in steps)
         self._restored = len(steps) - self._unrestored
         log_restored("left by an earlier run, and not enforced any more", steps)
-        if self._applier.held:
-            LOG.info("%d places stay as an earlier run left them, until the node is known", self._applier.held)
+        if self._applier.place_count:
+            LOG.info("%d places stay as an earlier run left them, until the node is known", self._applier.place_count)
         return steps
 
     def put_back(self) -> tuple[AppliedStep, ...]:
@@ -192,7 +192,7 @@ class Agent:
             self._host, agent.reaction, hertz=agent.reaction_hertz, cpu_percent=agent.reaction_cpu_percent
         )
         self._waker.service_counters = self._observer.service_counters
-        self._waker.news = self._cluster.take_news if isinstance(self._cluster, News) else None
+        self._waker.has_changes = self._cluster.take_changes if isinstance(self._cluster, Changes) else None
         answering: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if self.creation is not None and isinstance(self._host.files, RealFiles):
             # The runtime of a real machine is answered in a thread of its own.
@@ -226,16 +226,16 @@ class Agent:
     def begin(self, groups: Collection[str]) -> Tick | None:
         """A round before its time on the last picture with `groups`, which are new: they get what was last decided.
         None when there is no last picture, or nothing to write."""
-        before, last, began = self.judged, self._last, time.perf_counter()
+        before, last, began = self.last_round, self._last, time.perf_counter()
         if before is None or before.still or last is None or self.paused:
             return None
         snapshot = self._observer.observe_new(before.snapshot, groups, self._recall)
         self._show(snapshot)
         fresh = fast_path.new_groups(before.snapshot, snapshot, groups)
-        sight, asking = fast_path.sights(snapshot, fresh), fast_path.asked(self._enforced)
+        picture, asking = fast_path.pictures(snapshot, fresh), fast_path.new_group_rules(self._enforced)
         decisions: tuple[Decision, ...] = ()
         for rule in (rule for rule in strategies.discover() if rule.name in asking):
-            decisions += self._judge(rule, sight(rule), decisions, early=True)
+            decisions += self._judge(rule, picture(rule), decisions, early=True)
         decided = fast_path.about(decisions, fresh)
         self._waker.new_groups.looked(snapshot, time.perf_counter() - began)
         if not decided:
@@ -283,7 +283,7 @@ class Agent:
         if not self._guard.hurt:
             return
         self._waker.watch(None, None)
-        self.judged = None
+        self.last_round = None
         self._show(None)
         faults = self._guard.state
         tick = dataclasses.replace(self._blind(faults.why, 0.0), faults=faults, problems=(faults.problem("agent"),))
@@ -301,20 +301,20 @@ class Agent:
         except (OSError, ValueError, KoordliteError) as error:
             self._say("picture", f"no picture of the node: {error}")
             self._waker.watch(None, None)
-            self.judged = None
+            self.last_round = None
             self._show(None)
             return self._blind(f"no picture of the node: {error}", time.perf_counter() - began)
-        self._said.pop("picture", None)
+        self._logged.pop("picture", None)
         still = self._stands_still(snapshot)
         decisions: tuple[Decision, ...] = ()
         for rule in strategies.discover():
             decisions += self._judge(rule, snapshot, decisions)
         self._remember(decisions)
         enforced = (d for d in decisions if self.modes[d.strategy] == "enforce" and not still)
-        made = plan.make(enforced, snapshot.cgroups)
+        round_plan = plan.make(enforced, snapshot.cgroups)
         # Before our own writes: the picture shows what stood there then.
         foreign = self._applier.foreign_writes(snapshot)
-        applied, because = self._apply(made, snapshot)
+        applied, because = self._apply(round_plan, snapshot)
         applied = (*(self.creation.take() if self.creation else ()), *applied)
         released = still and not self._taking_over and (self.paused is None or self.paused.release)
         self._note_round(snapshot, decisions, applied, still=still, released=released)
@@ -323,7 +323,7 @@ class Agent:
             *snapshot.problems,
             *self._journal_problems,
             *self._pauses.problems,
-            *(conflict.problem for conflict in made.conflicts),
+            *(conflict.problem for conflict in round_plan.conflicts),
         )
         tick = self._report(snapshot, decisions, applied, began, because)
         trouble = self._applier.trouble(snapshot.time)
@@ -384,7 +384,7 @@ class Agent:
             why = f"what an earlier run left stays until these are known: {unknown or 'use of pods'}"
             self._unreleased = why if self._taking_over else ""
             return self._taking_over
-        if self._applier.held and (paused is None or paused.release):
+        if self._applier.place_count and (paused is None or paused.release):
             self._release("paused" if paused else "a pause has ended")
         self._overdue = self._overdue and (paused is not None or bool(self._unreleased))
         return True
@@ -399,7 +399,7 @@ class Agent:
         else:
             log_restored(occasion, steps)
             self._restored += sum(step.ok for step in steps)
-            self._said.pop("release", None)
+            self._logged.pop("release", None)
 
     def _look_for_pause(self, node: nodes.Node | None) -> Pause | None:
         before, wall = self.paused, self._host.clock.wall()
@@ -429,7 +429,7 @@ class Agent:
         still: bool = False,
         released: bool = False,
     ) -> None:
-        self.judged = RoundRecord(
+        self.last_round = RoundRecord(
             wall=self._host.clock.wall(),
             snapshot=snapshot,
             settings=self._settings.strategies,
@@ -460,47 +460,47 @@ class Agent:
         """Decisions of a strategy, after those that were taken `before` in this round."""
         try:
             answers = self._early if early else self._answers
-            asked = strategies.asked_before(rule, before, self._settings.strategies)
-            found = answers.of(rule, snapshot, self._settings.strategies, asked)
+            evictees = strategies.evictees_before(rule, before, self._settings.strategies)
+            decisions = answers.of(rule, snapshot, self._settings.strategies, evictees)
         except Exception as error:
-            if self._said.get(rule.name) != repr(error):
+            if self._logged.get(rule.name) != repr(error):
                 LOG.exception("strategy %s failed", rule.name)
-            self._said[rule.name] = repr(error)
+            self._logged[rule.name] = repr(error)
             return (strategies.failed(rule, error),)
-        self._tell_skipped(rule, found)
-        return found
+        self._tell_skipped(rule, decisions)
+        return decisions
 
-    def _tell_skipped(self, rule: strategies.Strategy, found: tuple[Decision, ...]) -> None:
+    def _tell_skipped(self, rule: strategies.Strategy, decisions: tuple[Decision, ...]) -> None:
         """Errors about single subjects are logged when they come up or change."""
-        errors = [f"{d.subject}: {d.evidence['error']}" for d in found if d.reason == "SubjectFailed"]
+        errors = [f"{d.subject}: {d.evidence['error']}" for d in decisions if d.reason == "SubjectFailed"]
         if errors:
             more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
             self._say(f"subjects of {rule.name}", f"strategy {rule.name} skips {errors[0]}{more}")
         else:
-            self._said.pop(f"subjects of {rule.name}", None)
+            self._logged.pop(f"subjects of {rule.name}", None)
 
     def _apply(
-        self, made: plan.Plan, snapshot: Snapshot, *, new: Collection[str] = ()
+        self, round_plan: plan.Plan, snapshot: Snapshot, *, new: Collection[str] = ()
     ) -> tuple[tuple[AppliedStep, ...], str]:
         """The steps taken, and why the agent is degraded when it could not take them all; groups in `new` have just
         been made."""
-        if not made.steps:
+        if not round_plan.steps:
             return (), ""
         try:
             self._applier.begin(new, snapshot)
-            applied = self._applier.apply(made, snapshot, tidy=not new)
+            applied = self._applier.apply(round_plan, snapshot, tidy=not new)
         except (OSError, KoordliteError) as error:
             self._say("apply", f"nothing was written: {error}")
             return (), f"nothing was written: {error}"
-        self._said.pop("apply", None)
+        self._logged.pop("apply", None)
         self._refused = log_refused(applied, self._refused)
         return applied, health.refusals(applied)
 
     def _say(self, about: str, text: str) -> None:
         """Log a problem when it comes up or changes, not each tick it lasts."""
-        if self._said.get(about) != text:
+        if self._logged.get(about) != text:
             LOG.error(text)
-        self._said[about] = text
+        self._logged[about] = text
 
     def _blind(self, because: str, seconds: float) -> Tick:
         clock = self._host.clock

@@ -57,20 +57,20 @@ class CommandParser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Same as `ArgumentParser.parse_args`, but what is left over is the error of the command, not of the whole."""
-        found, left = self.parse_known_args(args, namespace)
-        if left:
-            self._chosen(found).error(_UNKNOWN + " ".join(left))
-        return found
+        arguments, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self._innermost(arguments).error(_UNKNOWN + " ".join(unknown))
+        return arguments
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the message, and exit with 2."""
         super().error(printable.one_line(self._with_suggestion(message)))
 
-    def _chosen(self, found: argparse.Namespace) -> argparse.ArgumentParser:
+    def _innermost(self, arguments: argparse.Namespace) -> argparse.ArgumentParser:
         """The parser of the innermost command that was given."""
         parser: argparse.ArgumentParser = self
         while (commands := subcommands(parser)) is not None:
-            parser = commands.choices[getattr(found, commands.dest)]
+            parser = commands.choices[getattr(arguments, commands.dest)]
         return parser
 
     def _with_suggestion(self, message: str) -> str:
@@ -144,8 +144,8 @@ def print_answer(output: str, kind: str, document: Mapping[str, object], lines: 
 def print_long(pieces: Iterable[str], *, colors: bool = False) -> None:
     """Print a report in pieces, many at a time: unbuffered, as in a container, each print is a system call. `colors`:
     see `printable.lines`."""
-    rest = iter(pieces)
-    while several := list(itertools.islice(rest, _PIECES)):
+    stream = iter(pieces)
+    while several := list(itertools.islice(stream, _PIECES)):
         print(printable.lines("".join(several), colors=colors), end="")
 
 
@@ -228,16 +228,16 @@ def proposals(
             break
         parser, before = commands.choices[name], before[before.index(name) + 1 :]
         arguments = [action for action in parser._actions if not action.option_strings]
-    chosen = parser._option_string_actions.get(before[-1]) if before else None
-    if chosen is not None and chosen.nargs != 0:
-        asked: Iterable[argparse.Action] = [chosen]
+    action = parser._option_string_actions.get(before[-1]) if before else None
+    if action is not None and action.nargs != 0:
+        actions: Iterable[argparse.Action] = [action]
     elif last.startswith("-"):
         return sorted(option for option in parser._option_string_actions if option.startswith(last))
     else:
         place = sum(not word.startswith("-") for word in before)
         repeated = arguments[-1:] if arguments and arguments[-1].nargs in ("+", "*") else []
-        asked = arguments[place : place + 1] or repeated
-    listed = [str(choice) for action in asked for choice in action.choices or values(action, line)]
+        actions = arguments[place : place + 1] or repeated
+    listed = [str(choice) for each in actions for choice in each.choices or values(each, line)]
     return [each for each in listed if each.startswith(last)]
 
 

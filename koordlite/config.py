@@ -142,8 +142,8 @@ def named(path: str | None) -> Settings:
 
     The agent's pod sets it for every command that is run there. ConfigError as `load`.
     """
-    chosen = path or os.environ.get("KOORDLITE_CONFIG", "")
-    return load(pathlib.Path(chosen)) if chosen else default()
+    file = path or os.environ.get("KOORDLITE_CONFIG", "")
+    return load(pathlib.Path(file)) if file else default()
 
 
 def default() -> Settings:
@@ -180,11 +180,11 @@ def settings_of(read: Any) -> Settings:
 def with_modes(settings: Settings, mode: Mode, names: frozenset[str] | None = None) -> Settings:
     """The same settings with `mode` for the named strategies, or for all but those that are off unless they are
     named."""
-    chosen = {}
+    sections = {}
     for name, section in settings.strategies.items():
         is_meant = section.mode != "off" or type(section)().mode != "off" if names is None else name in names
-        chosen[name] = dataclasses.replace(section, mode=mode) if is_meant else section
-    return msgspec.structs.replace(settings, strategies=chosen)
+        sections[name] = dataclasses.replace(section, mode=mode) if is_meant else section
+    return msgspec.structs.replace(settings, strategies=sections)
 
 
 def off(settings: Settings) -> frozenset[str]:
@@ -196,8 +196,8 @@ def left_to_manager(settings: Settings) -> tuple[str, ...]:
     """Strategies that would enforce, and only observe because Koordinator's manager writes their fields."""
     if settings.publish.node_resources == "agent":
         return ()
-    found = (rule.name for rule in strategies.discover() if rule.publishes)
-    return tuple(name for name in found if settings.strategies[name].mode == "enforce")
+    publishers = (rule.name for rule in strategies.discover() if rule.publishes)
+    return tuple(name for name in publishers if settings.strategies[name].mode == "enforce")
 
 
 def one_writer(settings: Settings) -> Settings:
@@ -229,6 +229,6 @@ def print_default() -> str:
     for name, value in _SECTIONS.items():
         lines += ["", *documented.section(strict.camel(name), value)]
     lines += ["", "# One section a strategy. `mode` is off, observe or enforce.", "strategies:"]
-    for found in strategies.discover():
-        lines += ["", *documented.section(found.name, found.config(), indent="  ", about=found.doc.splitlines()[0])]
+    for rule in strategies.discover():
+        lines += ["", *documented.section(rule.name, rule.config(), indent="  ", about=rule.doc.splitlines()[0])]
     return "\n".join(lines) + "\n"

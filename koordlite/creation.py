@@ -181,12 +181,12 @@ class Creation(nri.Handler):
         """Values set since the last call. What was set in groups that have gone is forgotten now: writing the journal
         anew would have kept the runtime waiting."""
         with self._lock:
-            ended, taken = self._ended, tuple(self._set.values())
+            ended, steps = self._ended, tuple(self._set.values())
             self._set, self._ended = {}, frozenset()
         if self.journal is not None and ended:
             with contextlib.suppress(JournalError):  # Whoever writes it next looks for what has ended as well.
                 self.journal.forget(ended)
-        return taken
+        return steps
 
     # ── the runtime's side ──
 
@@ -205,8 +205,8 @@ class Creation(nri.Handler):
             if runtime:
                 new = (("oom score", nri.OOM_SCORE_SINCE), ("class of RDT", nri.RDT_SINCE))
                 unknown = ", ".join(word for word, since in new if version < since)
-                left = f"; left to the next round, as its NRI is too old: {unknown}" if unknown else ""
-                LOG.info("NRI: %s asks before it creates containers%s", runtime, left)
+                more = f"; left to the next round, as its NRI is too old: {unknown}" if unknown else ""
+                LOG.info("NRI: %s asks before it creates containers%s", runtime, more)
             else:
                 LOG.warning("NRI: no runtime asks before it creates containers: %s", why)
         if runtime:
@@ -252,14 +252,14 @@ class Creation(nri.Handler):
         """The values of a round, as far as NRI can set them."""
         group = self._group(pod, container)
         if group is None:
-            return self._left("unknownGroup")
+            return self._leave("unknownGroup")
         self._note_name(group, container)
-        basis, asked = self._fresh, container.linux
+        basis, linux = self._fresh, container.linux
         if basis is None:
-            return self._left("noPicture")
-        resources = (asked and asked.resources) or LinuxResources()
+            return self._leave("noPicture")
+        resources = (linux and linux.resources) or LinuxResources()
         present = self._initial(group, resources)
-        question = _Question(pod, container, group, present, asked.oom_score_adj if asked else None)
+        question = _Question(pod, container, group, present, linux.oom_score_adj if linux else None)
         enforced, observed = self._judged(basis, question)
         verdict = self._settable(basis.snapshot, group, enforced, present)
         if resources.cpu and resources.cpu.cpus and basis.snapshot.kubelet.cpu_manager_policy != "static":
@@ -268,8 +268,8 @@ class Creation(nri.Handler):
             verdict.values.pop("cpuset.cpus", None)
         if verdict.is_empty:
             if not self._settable(basis.snapshot, group, observed, present).is_empty:
-                return self._left("wouldAdjust")
-            return self._left("asItIs")
+                return self._leave("wouldAdjust")
+            return self._leave("asItIs")
         adjust = nri.ContainerAdjustment(
             linux=nri.LinuxContainerAdjustment(
                 resources=_resources(verdict.values),
@@ -284,12 +284,12 @@ class Creation(nri.Handler):
         on."""
         group, basis = self._group(pod, container), self._fresh
         if group is None or basis is None:
-            return self._left("noPicture" if group else "unknownGroup")
+            return self._leave("noPicture" if group else "unknownGroup")
         named = self._named(group, resources)
         try:
             before = self._host.cgroups.state(group, ("cpu.shares", "memory.limit"))
         except (OSError, ValueError):
-            return self._left("unknownGroup")
+            return self._leave("unknownGroup")
         present = msgspec.structs.replace(
             before,
             cpuset=cast(CPUSet | None, named.get("cpuset.cpus", before.cpuset)),
@@ -307,7 +307,7 @@ class Creation(nri.Handler):
             self.journal.amend(self._entries(group, named, {}, recorded))
         if verdict.is_empty:
             would = self._settable(basis.snapshot, group, observed, present).values.keys() & named.keys()
-            return self._left("wouldAdjust" if would else "asItIs")
+            return self._leave("wouldAdjust" if would else "asItIs")
         return self._ours(
             question, verdict, lambda withdraw: Answer(resources=_resources(verdict.values), withdraw=withdraw)
         )
@@ -328,14 +328,15 @@ class Creation(nri.Handler):
         snapshot = self._with(basis.snapshot, question)
         if snapshot is None:
             return [], []
-        sight = fast_path.sights(snapshot, (question.group,))
+        picture = fast_path.pictures(snapshot, (question.group,))
         # The limit of best effort as a whole moves every second, and is never fixed in a container.
         limiting = {rule.name for rule in strategies.limiting()}
-        asking = fast_path.asked([n for n, mode in basis.modes.items() if mode != "off" and n not in limiting])
+        on = [name for name, mode in basis.modes.items() if mode != "off" and name not in limiting]
+        asking = fast_path.new_group_rules(on)
         decisions: tuple[Decision, ...] = ()
         for rule in (rule for rule in strategies.discover() if rule.name in asking):
-            asked = strategies.asked_before(rule, decisions, basis.settings)
-            decisions += self._answers.of(rule, sight(rule), basis.settings, asked)
+            evictees = strategies.evictees_before(rule, decisions, basis.settings)
+            decisions += self._answers.of(rule, picture(rule), basis.settings, evictees)
         enforced = [d for d in decisions if basis.modes.get(d.strategy) == "enforce"]
         observed = [d for d in decisions if basis.modes.get(d.strategy) == "observe"]
         return enforced, observed
@@ -344,21 +345,21 @@ class Creation(nri.Handler):
         """The picture with the container in it; None when its pod is not what the picture says."""
         pod, container, group = question.pod, question.container, question.group
         oom = question.oom_score
-        known = next((each for each in snapshot.pods if each.uid == pod.uid), None)
+        listed = next((each for each in snapshot.pods if each.uid == pod.uid), None)
         parent = group.rpartition("/")[0]
-        if known is not None and not any(each.name == container.name for each in known.containers):
+        if listed is not None and not any(each.name == container.name for each in listed.containers):
             return None  # Another pod of this uid, or an ephemeral container.
         layout = self._host.cgroups.layout
         classes = {layout.besteffort: KubeQoS.BEST_EFFORT, layout.burstable: KubeQoS.BURSTABLE}
         kube_qos = classes.get(parent.rpartition("/")[0], KubeQoS.GUARANTEED)
-        judged = known or _from_runtime(pod, container, kube_qos)
-        if judged is None:
+        subject = listed or _from_runtime(pod, container, kube_qos)
+        if subject is None:
             return None
-        place = snapshot.places.get(judged.uid) or PodGroups(parent, {})
+        place = snapshot.places.get(subject.uid) or PodGroups(parent, {})
         if place.group != parent:
             return None
-        others = tuple(each for each in place.sandboxes if each != group)
-        place = PodGroups(parent, {**place.containers, container.name: group}, others)
+        sandboxes = tuple(each for each in place.sandboxes if each != group)
+        place = PodGroups(parent, {**place.containers, container.name: group}, sandboxes)
         cgroups = {**snapshot.cgroups, group: question.present}
         if parent not in cgroups:
             try:
@@ -368,8 +369,8 @@ class Creation(nri.Handler):
         threads = {**snapshot.resctrl.threads, group: (_NEW_TID,)}
         return dataclasses.replace(
             snapshot,
-            pods=snapshot.pods if known else (*snapshot.pods, judged),
-            places={**snapshot.places, judged.uid: place},
+            pods=snapshot.pods if listed else (*snapshot.pods, subject),
+            places={**snapshot.places, subject.uid: place},
             cgroups=cgroups,
             oom_scores={**snapshot.oom_scores, group: () if oom is None else (Process(_NEW_TID, 0, oom),)},
             resctrl=dataclasses.replace(snapshot.resctrl, threads=threads),
@@ -378,11 +379,11 @@ class Creation(nri.Handler):
     def _settable(self, snapshot: Snapshot, group: str, decisions: Sequence[Decision], present: Cgroup) -> _Verdict:
         """Select the decisions that the runtime can be asked for without risk to the container's start."""
         verdict = _Verdict()
-        made = plan.make(fast_path.about(decisions, (group,)), {**snapshot.cgroups, group: present})
-        for change in made.steps:
+        ordered = plan.make(fast_path.about(decisions, (group,)), {**snapshot.cgroups, group: present})
+        for change in ordered.steps:
             if isinstance(change, CgroupChange) and change.field in _FIELDS and not change.gives_back:
                 verdict.values[change.field] = change.value  # A set comes twice: widened, then as it is to be.
-                verdict.owners[change.field] = made.owners[change.place]
+                verdict.owners[change.field] = ordered.owners[change.place]
         verdict.values = {
             field: value
             for field, value in verdict.values.items()
@@ -454,7 +455,7 @@ class Creation(nri.Handler):
     def _ours(self, question: _Question, verdict: _Verdict, answer: Callable[[Callable[[], None]], Answer]) -> Answer:
         """The answer, once the journal on disk says what the container would have had."""
         if self.journal is None:
-            return self._left("wouldAdjust")
+            return self._leave("wouldAdjust")
         group, score = question.group, verdict.oom_score
         originals = {f: v for f in verdict.values if (v := cgroup.present(question.present, f)) is not None}
         entries: list[Entry] = [*self._entries(group, originals, verdict.owners, {})]
@@ -468,7 +469,7 @@ class Creation(nri.Handler):
             added = self.journal.add(entries)
         except JournalError as error:
             LOG.error("NRI: nothing is set: %s", error)
-            return self._left("noJournal")
+            return self._leave("noJournal")
         steps = {place: AppliedStep(place, value, origin=_ORIGIN) for place, value in values.items()}
         with self._lock:
             self._set |= steps
@@ -491,26 +492,26 @@ class Creation(nri.Handler):
         recorded: Mapping[CgroupField, FileEntry],
     ) -> list[FileEntry]:
         """Values that would stand in the group without us; what is recorded keeps its strategy and its time."""
-        cgroups, wall, found = self._host.cgroups, self._host.clock.wall(), []
+        cgroups, wall, entries = self._host.cgroups, self._host.clock.wall(), []
         for field, value in originals.items():
             raw, before = cgroups.encode(field, value), recorded.get(field)
             if field == inherited.FIELD and self.journal is not None:
-                raw = inherited.found_before_us(self._host, group, raw, self.journal.by_place, inherited.Lately())
+                raw = inherited.original(self._host, group, raw, self.journal.by_place, inherited.RecentSets())
             if before is not None:
-                found.append(msgspec.structs.replace(before, text=raw.decode("latin-1")))
+                entries.append(msgspec.structs.replace(before, text=raw.decode("latin-1")))
                 continue
             path, owner = cgroups.path(group, field), owners.get(field, "")
             entry = FileEntry.of(
                 path=path, group=group, field=field, raw=raw, found_at=wall, strategy=owner, at_creation=True
             )
-            found.append(entry)
-        return found
+            entries.append(entry)
+        return entries
 
     # ── what the runtime says ──
 
     def _group(self, pod: PodSandbox, container: Container) -> str | None:
         """The container's group below the cgroup root; None where it is none of kubelet's."""
-        asked = container.linux.cgroups_path if container.linux else ""
+        path = container.linux.cgroups_path if container.linux else ""
         parent = pod.linux.cgroup_parent.strip("/") if pod.linux else ""
         cgroups = self._host.cgroups
         for qos in KubeQoS:
@@ -522,19 +523,19 @@ class Creation(nri.Handler):
             if cgroups.layout.driver == "systemd":
                 slice_, name = pod_group.rpartition("/")[2], group.rpartition("/")[2].removesuffix(".scope")
                 prefix, _, _ = name.partition(f"-{container.id}")
-                if parent.rpartition("/")[2] == slice_ and asked == f"{slice_}:{prefix}:{container.id}":
+                if parent.rpartition("/")[2] == slice_ and path == f"{slice_}:{prefix}:{container.id}":
                     return group
-            elif parent == pod_group and asked.strip("/") == group:
+            elif parent == pod_group and path.strip("/") == group:
                 return group
         return None
 
-    def _initial(self, group: str, asked: LinuxResources) -> Cgroup:
+    def _initial(self, group: str, resources: LinuxResources) -> Cgroup:
         """The group as the runtime would make it. A set that is not named is that of the group above."""
-        cpu, parent = asked.cpu or nri.LinuxCPU(), group.rpartition("/")[0]
+        cpu, parent = resources.cpu or nri.LinuxCPU(), group.rpartition("/")[0]
         is_v1 = self._host.cgroups.layout.version == 1
         above = next(iter(self._sets([parent])), EMPTY)
         cpus = CPUSet.parse(cpu.cpus) if cpu.cpus else above if is_v1 else EMPTY
-        limit = asked.memory.limit if asked.memory else None
+        limit = resources.memory.limit if resources.memory else None
         values = {"memory.limit": limit or UNLIMITED}
         if cpu.shares:
             values["cpu.shares"] = cast(int, self._host.cgroups.settled("cpu.shares", cpu.shares))
@@ -546,22 +547,22 @@ class Creation(nri.Handler):
             values=values,
         )
 
-    def _named(self, group: str, asked: LinuxResources) -> dict[CgroupField, CPUSet | int]:
+    def _named(self, group: str, resources: LinuxResources) -> dict[CgroupField, CPUSet | int]:
         """Resources that an update names; 0 is not named."""
-        cpu, memory = asked.cpu or nri.LinuxCPU(), asked.memory or nri.LinuxMemory()
-        found: dict[CgroupField, CPUSet | int | None] = {
+        cpu, memory = resources.cpu or nri.LinuxCPU(), resources.memory or nri.LinuxMemory()
+        values: dict[CgroupField, CPUSet | int | None] = {
             "cpuset.cpus": CPUSet.parse(cpu.cpus) if cpu.cpus else None,
             "cpu.quota": cpu.quota,
             "cpu.shares": cpu.shares,
             "memory.limit": memory.limit,
         }
-        return {field: value for field, value in found.items() if value}
+        return {field: value for field, value in values.items() if value}
 
     def _note_name(self, group: str | None, container: Container) -> None:
         if group is not None and len(self._names) < _MOST_NAMES:
             self._names = {**self._names, group: container.name}
 
-    def _left(self, why: str) -> Answer:
+    def _leave(self, why: str) -> Answer:
         self._count(why)
         return nri.NOTHING
 

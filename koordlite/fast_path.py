@@ -20,7 +20,7 @@ from koordlite.observe import fast_snapshot
 from koordlite.strategies import Strategy, discover, limiting
 
 
-def sights(snapshot: Snapshot, groups: Collection[str]) -> Callable[[Strategy], Snapshot]:
+def pictures(snapshot: Snapshot, groups: Collection[str]) -> Callable[[Strategy], Snapshot]:
     """Picture for each strategy in a round about new groups: as in the tick before, with only their pods."""
     part = fast_snapshot.of_groups(snapshot, groups)
     alone = dataclasses.replace(part, pods=tuple(pod for pod in snapshot.pods if pod.uid in part.places))
@@ -28,7 +28,7 @@ def sights(snapshot: Snapshot, groups: Collection[str]) -> Callable[[Strategy], 
     return lambda rule: part if rule.surge_edge_milli else by_need.get(rule.new_containers, alone)
 
 
-def asked(enforced: Collection[str]) -> frozenset[str]:
+def new_group_rules(enforced: Collection[str]) -> frozenset[str]:
     """The rules, of those that are enforced, that are asked about new groups."""
     return frozenset(rule.name for rule in discover() if rule.new_containers != "none" and rule.name in enforced)
 
@@ -79,8 +79,8 @@ def about(decisions: Iterable[Decision], groups: Collection[str]) -> tuple[Decis
 def new_groups(before: Snapshot, snapshot: Snapshot, groups: Collection[str]) -> frozenset[str]:
     """The groups of pods that are to get their values before the tick: those in `groups`, those that `before` did not
     show, and the pods' groups above them, whose quotas on cgroup v1 have to grow first."""
-    touched, known = fast_snapshot.with_parents(groups), before.places
-    places = [p for uid, p in snapshot.places.items() if p.group in touched or p is not known.get(uid)]
+    touched, places_before = fast_snapshot.with_parents(groups), before.places
+    places = [p for uid, p in snapshot.places.items() if p.group in touched or p is not places_before.get(uid)]
     theirs = (group for place in places for group in place.all)
     fresh = frozenset(g for g in theirs if g in snapshot.cgroups and (g in groups or g not in before.cgroups))
     return fresh | {place.group for place in places if not fresh.isdisjoint(place.all)} & snapshot.cgroups.keys()
@@ -88,12 +88,12 @@ def new_groups(before: Snapshot, snapshot: Snapshot, groups: Collection[str]) ->
 
 def added(before: Sequence[Decision], fresh: Iterable[Decision]) -> tuple[Decision, ...]:
     """The decisions in force: those of the last tick, and those about subjects that it did not know."""
-    known = {(decision.strategy, decision.subject) for decision in before}
-    return (*before, *(d for d in fresh if (d.strategy, d.subject) not in known))
+    subjects = {(decision.strategy, decision.subject) for decision in before}
+    return (*before, *(d for d in fresh if (d.strategy, d.subject) not in subjects))
 
 
 def merged(before: Sequence[Decision], fresh: Iterable[Decision]) -> tuple[Decision, ...]:
     """The decisions in force: those of the last tick, replaced where a later one is about the same subject."""
     latest = {(decision.strategy, decision.subject): decision for decision in fresh}
-    kept = tuple(latest.pop((decision.strategy, decision.subject), decision) for decision in before)
-    return (*kept, *latest.values())
+    current = tuple(latest.pop((decision.strategy, decision.subject), decision) for decision in before)
+    return (*current, *latest.values())

@@ -38,24 +38,24 @@ def make(decisions: Iterable[Decision], cgroups: Mapping[str, Cgroup]) -> Plan:
 
 def merge(decisions: Iterable[Decision]) -> tuple[list[Change], tuple[PlanConflict, ...], dict[Place, str]]:
     """One change a place: the first strategy that claims a place keeps it, a different later claim is a conflict."""
-    chosen: dict[Place, Change] = {}
+    by_place: dict[Place, Change] = {}
     owners: dict[Place, str] = {}
     conflicts: list[PlanConflict] = []
     for decision in decisions:
         for change in decision.changes:
-            held = chosen.setdefault(change.place, change)
+            first = by_place.setdefault(change.place, change)
             owner = owners.setdefault(change.place, decision.strategy)
             # Two strategies may want one pod gone for different reasons: it goes once.
-            if held != change and not isinstance(held, EvictPod):
+            if first != change and not isinstance(first, EvictPod):
                 conflicts.append(PlanConflict(change.place, owner, decision.strategy))
-    return list(chosen.values()), tuple(conflicts), owners
+    return list(by_place.values()), tuple(conflicts), owners
 
 
 def order(changes: Iterable[Change], cgroups: Mapping[str, Cgroup]) -> tuple[Change, ...]:
     """`changes` as steps whose every intermediate state the kernel accepts."""
     ranked = itertools.groupby(sorted(changes, key=_rank), _rank)
-    alike = (list(found) for _, found in ranked)
-    return tuple(step for found in alike for step in found[0].in_order(found, cgroups))
+    alike = (list(group) for _, group in ranked)
+    return tuple(step for group in alike for step in group[0].in_order(group, cgroups))
 
 
 def _rank(change: Change) -> int:

@@ -122,8 +122,8 @@ class Cluster(Protocol):
 
 
 @runtime_checkable
-class News(Protocol):
+class Changes(Protocol):
     """A cluster that may have something to be published before the next tick is due."""
 
-    def take_news(self) -> bool:
+    def take_changes(self) -> bool:
         """Tell whether there is something new since this was asked last; never waits."""

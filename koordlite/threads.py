@@ -51,9 +51,9 @@ class ThreadState(msgspec.Struct, frozen=True):
     def not_ready(self) -> str:
         """Reason why the work of this thread cannot be relied on; empty when it can."""
         if self.error:
-            again = f" ({self.failures} times in a row)" if self.failures > 1 else ""
+            times = f" ({self.failures} times in a row)" if self.failures > 1 else ""
             then = "it has ended" if self.ended else "it is begun again"
-            return f"thread {self.name} failed{again}: {self.error}; {then}"
+            return f"thread {self.name} failed{times}: {self.error}; {then}"
         if self.ended:
             return f"thread {self.name} has ended"
         if self.age_seconds <= self.allowed_seconds:

@@ -18,9 +18,9 @@ K = TypeVar("K")
 H = TypeVar("H", bound=Hashable)
 
 
-def kept_if_equal(kept: object, value: T) -> T:
-    """`kept` where it is of the type of `value` and equal to it, else `value`."""
-    return kept if isinstance(kept, type(value)) and kept == value else value
+def last_if_equal(last: object, value: T) -> T:
+    """`last` where it is of the type of `value` and equal to it, else `value`."""
+    return last if isinstance(last, type(value)) and last == value else value
 
 
 def with_equal_shared(values: Mapping[K, H]) -> dict[K, H]:
@@ -33,59 +33,59 @@ class Unchanged:
     """Values by name, each with what it was worked out of."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}
         self._worked_out: dict[str, tuple[tuple[object, ...], Any]] = {}
         self._looked_at: dict[str, tuple[str, ...]] = {}
         self._each: dict[str, tuple[object, dict[int, tuple[object, Any]], tuple[Any, ...]]] = {}
 
     def same(self, name: str, value: T) -> T:
         """`value`, or the last one under `name` if it is equal."""
-        kept = self._kept.get(name)
-        if kept is value:
+        last = self._values.get(name)
+        if last is value:
             return value
-        found = self._kept[name] = kept_if_equal(kept, value)
-        return found
+        result = self._values[name] = last_if_equal(last, value)
+        return result
 
     def of(self, name: str, inputs: tuple[object, ...], work: Callable[[], T]) -> T:
         """Result of `work` for `inputs` the last time, or gives now where one of them is another object."""
-        kept = self._worked_out.get(name)
-        if kept is None or not _are_same(kept[0], inputs):
-            kept = self._worked_out[name] = inputs, work()
-        found: T = kept[1]
-        return found
+        last = self._worked_out.get(name)
+        if last is None or not _are_same(last[0], inputs):
+            last = self._worked_out[name] = inputs, work()
+        result: T = last[1]
+        return result
 
     def changed(self, name: str, inputs: tuple[object, ...]) -> bool:
         """Tell whether one of the inputs is another object than the last time."""
-        kept = self._worked_out.get(name)
-        if kept is not None and _are_same(kept[0], inputs):
+        last = self._worked_out.get(name)
+        if last is not None and _are_same(last[0], inputs):
             return False
         self._worked_out[name] = inputs, None
         return True
 
-    def each(self, name: str, items: Sequence[S], work: Callable[[S], T], *, given: object = None) -> tuple[T, ...]:
+    def each(self, name: str, items: Sequence[S], work: Callable[[S], T], *, context: object = None) -> tuple[T, ...]:
         """Results of `work` for each of the items, in their order; the same tuple while all are the same objects.
 
-        `given` is what else `work` goes by: with another one all is worked out again.
+        `context` is what else `work` goes by: with another one all is worked out again.
         """
-        formerly, before, last = self._each.get(name, (given, {}, ()))
-        if formerly is not given and formerly != given:
+        formerly, before, last = self._each.get(name, (context, {}, ()))
+        if formerly is not context and formerly != context:
             before = {}
         # By identity: the item is kept beside its value, so that its id is not given to another one.
-        held = {
-            id(item): found if (found := before.get(id(item))) and found[0] is item else (item, work(item))
+        by_id = {
+            id(item): entry if (entry := before.get(id(item))) and entry[0] is item else (item, work(item))
             for item in items
         }
-        values = tuple(value for _, value in held.values())
+        values = tuple(value for _, value in by_id.values())
         values = last if _are_same(last, values) else values
-        self._each[name] = given, held, values
+        self._each[name] = context, by_id, values
         return values
 
     def judged(self, name: str, snapshot: Snapshot, inputs: tuple[object, ...]) -> Any | None:
         """Return what was kept under `name` if neither an input is another object, nor a part of `snapshot` that was
         looked at for it; else None."""
         parts = tuple(getattr(snapshot, part) for part in self._looked_at.get(name, ()))
-        kept = self._worked_out.get(name)
-        return kept[1] if kept and _are_same(kept[0], (*inputs, *parts)) else None
+        last = self._worked_out.get(name)
+        return last[1] if last and _are_same(last[0], (*inputs, *parts)) else None
 
     def keep(self, name: str, watched: WatchedSnapshot, inputs: tuple[object, ...], value: object) -> None:
         """Keep what was worked out of `inputs` and of those parts of the picture that were looked at."""

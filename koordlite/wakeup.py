@@ -92,7 +92,7 @@ class Waker:
         self.service_counters: Callable[[Snapshot], Counters] | None = None
         """How long threads of services ran and waited so far; without it a surge needs no other sign."""
         self._hurry = False
-        self.news: Callable[[], bool] | None = None
+        self.has_changes: Callable[[], bool] | None = None
         """Whether the cluster has something that the next tick should not wait for; asked twice a second."""
 
     @property
@@ -123,8 +123,8 @@ class Waker:
             counters = self._look_at_services()
             self._usual_share = contention.usual_share(self._usual_share, *cpu_waits.between(self._counters, counters))
             self._counters = counters
-            others = snapshot.usage.others_milli or 0
-            suspect = reaction.suspect_milli(others_milli=others, edge_milli=edge_milli)
+            others_milli = snapshot.usage.others_milli or 0
+            suspect = reaction.suspect_milli(others_milli=others_milli, edge_milli=edge_milli)
             # Millicores are 10⁶ ns a second.
             self._suspect_rate = max(0, suspect - self._sentinel.outside_milli(snapshot.usage)) * 1e6
 
@@ -166,37 +166,37 @@ class Waker:
             self._sentinel = None
 
     def _watch_until(self, until: float) -> Wake:
-        while (left := until - self._clock.monotonic()) > 0:
+        while (remaining := until - self._clock.monotonic()) > 0:
             is_alert = self._trigger is None or self._clock.monotonic() < self._alert_until
             look = self._watch_for if is_alert else self._listen
-            above = look(min(left, _PIECE_SECONDS))
+            above = look(min(remaining, _PIECE_SECONDS))
             if self._clock.wait(0.0):
                 return Wake("stop")
             wake = self._confirm() if above else None
             if wake:
                 return wake
-            if self._news:
+            if self._is_interrupted:
                 break
         return Wake("tick")
 
     def _pass_time(self, until: float) -> Wake:
         """Wait, without samples."""
-        if self.new_groups.fileno is None and self.news is None:
+        if self.new_groups.fileno is None and self.has_changes is None:
             return Wake("stop" if self._clock.wait(until - self._clock.monotonic()) else "tick")
         pause = self._clock.wait if self.new_groups.fileno is None else self.new_groups.wait
-        while (left := until - self._clock.monotonic()) > 0 and not pause(min(left, _PIECE_SECONDS)):
+        while (remaining := until - self._clock.monotonic()) > 0 and not pause(min(remaining, _PIECE_SECONDS)):
             if self._clock.wait(0.0) or self._hurried:
                 break
         return Wake("stop" if self._clock.wait(0.0) else "tick")
 
     @property
-    def _news(self) -> bool:
+    def _is_interrupted(self) -> bool:
         """Tell whether something was reported about groups, or by the cluster, that this wait does not know of."""
         return self._hurried or self.new_groups.due <= self._clock.monotonic() or self.new_groups.has_lost
 
     @property
     def _hurried(self) -> bool:
-        self._hurry = self._hurry or (self.news is not None and self.news())
+        self._hurry = self._hurry or (self.has_changes is not None and self.has_changes())
         return self._hurry
 
     def _watch_for(self, seconds: float) -> bool:
@@ -206,15 +206,15 @@ class Waker:
         Many times a second and nearly always for nothing: no more work than this. A stop ends only the piece.
         """
         assert self._sentinel is not None
-        others, nap, rate, period = self._sentinel.others, self._nap, self._suspect_rate, self._period
-        time, used = others()
+        read, nap, rate, period = self._sentinel.others, self._nap, self._suspect_rate, self._period
+        time, used = read()
         end = time + seconds
         while time < end:
             if nap(period):
                 break
             self._samples += 1
             time_before, used_before = time, used
-            time, used = others()
+            time, used = read()
             if used - used_before > rate * (time - time_before):
                 return True
         return False
@@ -228,8 +228,8 @@ class Waker:
             return Wake("stop")
         use = sentinel.between(first, self._sentinel.sample())
         self._samples += 2
-        others = fast_snapshot.fresh_others_milli(self._snapshot.usage, use)
-        if others is None or others <= self._edge:
+        others_milli = fast_snapshot.fresh_others_milli(self._snapshot.usage, use)
+        if others_milli is None or others_milli <= self._edge:
             return None
         # A surge that makes no service wait longer than it usually does is none.
         ran, waited = cpu_waits.between(before, self._look_at_services())

@@ -25,7 +25,7 @@ from koordlite.changes.published import (
     ZoneAmount,
     ZoneResourceChange,
 )
-from koordlite.changes.resctrl import GroupMade, ResctrlGroupChange
+from koordlite.changes.resctrl import GroupEntry, ResctrlGroupChange
 from koordlite.formulas.cpu import burst
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
@@ -261,7 +261,7 @@ def _entry(host: Host, trace: Trace) -> Iterator[Entry]:
         assert trace.before is not None
         yield _file(host, trace, trace.before)
     elif place.kind is resctrl.GROUP:
-        yield GroupMade(group=place.part("group"))
+        yield GroupEntry(group=place.part("group"))
     elif place.kind is published.NODE_RESOURCE:
         yield NodeResource(resource=place.part("resource"), previous=None, strategy=strategy)
     elif place.kind is published.NODE_ANNOTATION:

@@ -32,7 +32,7 @@ class Applier:
 
     def __init__(self, host: Host, cluster: Cluster, journal: Journal) -> None:
         self._host, self._cluster, self._journal = host, cluster, journal
-        self._foreign, self._lately = ForeignWriters(), inherited.Lately()
+        self._foreign, self._recent_sets = ForeignWriters(), inherited.RecentSets()
         self._beginnings = Beginnings()
         self.troubles = Troubles(self._foreign)
         """Refusals and foreign writes by place."""
@@ -43,7 +43,7 @@ class Applier:
         """When amounts of the Node and its zones were last written in this run, by `Change.place`."""
 
     @property
-    def held(self) -> int:
+    def place_count(self) -> int:
         """Number of places that hold a value of ours."""
         return len(self._journal.entries)
 
@@ -52,7 +52,7 @@ class Applier:
         evicted, refused = self.evictions.recent(time, uids)
         return RunState(
             ours=self.ours,
-            found=self.found,
+            found=self.originals,
             last_sync=self.last_sync,
             evicted=evicted,
             refused_evictions=refused,
@@ -80,18 +80,18 @@ class Applier:
         return self._journal.places
 
     @property
-    def found(self) -> Mapping[Place, Found]:
+    def originals(self) -> Mapping[Place, Found]:
         """Values of cgroup files before ours, by place."""
         (before, values), entries = self._decoded, self._journal.entries
         if before != entries:
             # Entries that were there before are not decoded again.
-            known, found = {id(entry) for entry in before}, dict[Place, Found]()
+            decoded, originals = {id(entry) for entry in before}, dict[Place, Found]()
             for place, entry in self._journal.by_place.items():
-                same = id(entry) in known
+                same = id(entry) in decoded
                 value = values.get(place) if same else kinds.of_entry(entry).value_before(entry, self._host)
                 if value is not None:
-                    found[place] = value
-            self._decoded = entries, found
+                    originals[place] = value
+            self._decoded = entries, originals
         return self._decoded[1]
 
     def foreign_writes(self, snapshot: Snapshot) -> tuple[ForeignWrite, ...]:
@@ -122,7 +122,7 @@ class Applier:
             self._journal,
             snapshot,
             self._foreign,
-            self._lately,
+            self._recent_sets,
             self.evictions,
             self._beginnings,
             ChainMap({}, self._noted),
@@ -132,20 +132,20 @@ class Applier:
         try:
             self._record(entries, snapshot, tidy=tidy)
         except JournalError as error:
-            held = self._journal.places
-            if not any(change.place in held and change.place not in unread for change in due):
+            places = self._journal.places
+            if not any(change.place in places and change.place not in unread for change in due):
                 raise
-            unnoted = (change for change in due if change.place not in held and change.place not in unread)
+            unnoted = (change for change in due if change.place not in places and change.place not in unread)
             unread |= {c.place: AppliedStep(c.place, c.describe(), False, str(error)) for c in unnoted}
         able = [change for change in due if change.place not in unread]
         for kind, run in kinds.runs(able):
-            taken = len(work.done)
+            count = len(work.done)
             try:
                 for step in kind.carry_out(run, work):
                     work.done.append(step)
             except JournalError as error:
-                rest = {c.place: c for c in run} if taken == len(work.done) else {}
-                work.done.extend(AppliedStep(c.place, c.describe(), False, str(error)) for c in rest.values())
+                failed = {c.place: c for c in run} if count == len(work.done) else {}
+                work.done.extend(AppliedStep(c.place, c.describe(), False, str(error)) for c in failed.values())
         amounts = {change.place for change in able if kinds.of(change).is_amount}
         self.last_sync |= {step.place: snapshot.time for step in work.done if step.ok and step.place in amounts}
         steps = (*unread.values(), *work.done, *self._let_go(able, work.done))
@@ -191,15 +191,15 @@ class Applier:
 
     def _record(self, entries: list[Entry], snapshot: Snapshot, *, tidy: bool) -> None:
         """Note the entries. What ended leaves the journal when it has to be written anyway."""
-        known = self._journal.by_place
-        if any(entry.place not in known for entry in entries):
+        by_place = self._journal.by_place
+        if any(entry.place not in by_place for entry in entries):
             # Groups, threads and processes come and go for ever. Nothing has ended where kubelet's whole tree is out of
             # sight.
             tidy = tidy and snapshot.layout.kubepods in snapshot.cgroups
             listed = self._journal.entries if tidy else ()
-            gone = frozenset(e.place for e in listed if kinds.of_entry(e).has_ended(e, self._host, snapshot))
-            self._journal.record(entries, removed=gone)
-            self._lately.keep(self._journal.by_place)
+            ended = frozenset(e.place for e in listed if kinds.of_entry(e).has_ended(e, self._host, snapshot))
+            self._journal.record(entries, removed=ended)
+            self._recent_sets.keep(self._journal.by_place)
 
     def _let_go(self, able: Sequence[Change], done: Sequence[AppliedStep]) -> list[AppliedStep]:
         """Take out of the journal what is not ours any more.
@@ -222,7 +222,7 @@ class Watching:
     """The applier of an agent without a journal: nothing could be undone, so nothing is written."""
 
     writes = False
-    held = 0
+    place_count = 0
 
     def state(self, time: float, uids: Collection[str]) -> RunState:
         """Nothing is in force."""
@@ -262,11 +262,11 @@ def _noted(due: Sequence[Change], plan: Plan, work: Work) -> tuple[list[Entry], 
     unread: dict[Place, AppliedStep] = {}
     for change in due:
         try:
-            for entry in kinds.of(change).found(change, plan.owners.get(change.place, ""), work):
+            for entry in kinds.of(change).originals(change, plan.owners.get(change.place, ""), work):
                 entries.append(entry)
                 work.noted.setdefault(entry.place, entry)
         except (OSError, ValueError) as error:
             unread[change.place] = AppliedStep(change.place, change.describe(), False, writer.words(error))
     for kind, changes in kinds.by_kind(due).items():
-        entries += kind.found_besides(changes, work)
+        entries += kind.other_originals(changes, work)
     return entries, unread

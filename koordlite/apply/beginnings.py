@@ -102,11 +102,11 @@ def _values(snapshot: Snapshot, pod: Pod, place: PodGroups, group: str) -> dict[
         request = container.requests["cpu"].milli if "cpu" in container.requests else limit
     else:
         return {}  # A sandbox, or a container that is not recognized yet.
-    found: dict[CgroupField, int] = {}
+    values: dict[CgroupField, int] = {}
     shares = batch_resource.shares(request)
     if snapshot.layout.version == 1 or shares == MIN_SHARES:
-        found[_SHARES] = shares  # On v2 the weight of other shares depends on the runtime's version.
-    has_own_cpus = any(held.uid == pod.uid for held in snapshot.kubelet.pod_cpus)
+        values[_SHARES] = shares  # On v2 the weight of other shares depends on the runtime's version.
+    has_own_cpus = any(each.uid == pod.uid for each in snapshot.kubelet.pod_cpus)
     if limit and snapshot.kubelet.cpu_cfs_quota and not has_own_cpus:
-        found[_QUOTA] = burst.base_quota(limit_milli=limit)
-    return found
+        values[_QUOTA] = burst.base_quota(limit_milli=limit)
+    return values

@@ -82,15 +82,15 @@ class ForeignWriters:
             return
         self._looked_at[kind] = source
         for place, change in list(ours.items()):
-            found = change.compare(snapshot)
-            if found is Standing.OURS or (place in left_out and found is not Standing.GONE):
+            result = change.compare(snapshot)
+            if result is Standing.OURS or (place in left_out and result is not Standing.GONE):
                 continue
             del ours[place]
-            if found is Standing.GONE:
+            if result is Standing.GONE:
                 self._fights.pop(place, None)
-            elif isinstance(found, ForeignWrite):
+            elif isinstance(result, ForeignWrite):
                 self._note(place, snapshot.time)
-                yield found
+                yield result
 
     def keep_off(self, place: Place, now: float) -> bool:
         """Tell whether a correction of this file has to wait."""
@@ -142,12 +142,13 @@ class Troubles:
 
     def worst(self, now: float) -> tuple[FileTrouble, ...]:
         """The places with the most trouble first, at most `MAX_LISTED`."""
-        found, foreign = list[FileTrouble](), self._foreign
+        troubles, foreign = list[FileTrouble](), self._foreign
         for place in {*self._refused, *foreign.fought}:
             times, error = self._refused.get(place, (0, ""))
-            found.append(FileTrouble(place, times, error, foreign.count(place), foreign.kept_off_seconds(place, now)))
-        found.sort(key=lambda trouble: (-trouble.refused - trouble.foreign, trouble.place))
-        return tuple(found[:MAX_LISTED])
+            seconds = foreign.kept_off_seconds(place, now)
+            troubles.append(FileTrouble(place, times, error, foreign.count(place), seconds))
+        troubles.sort(key=lambda trouble: (-trouble.refused - trouble.foreign, trouble.place))
+        return tuple(troubles[:MAX_LISTED])
 
 
 def log_refused(applied: Iterable[AppliedStep], before: Mapping[Place, str]) -> Mapping[Place, str]:
@@ -157,7 +158,7 @@ def log_refused(applied: Iterable[AppliedStep], before: Mapping[Place, str]) -> 
     for step in refused:
         if before.get(step.place) != step.error:
             fresh.setdefault(step.error, []).append(step)
-    for error, (first, *others) in fresh.items():
-        more = f" and {len(others)} more" if others else ""
+    for error, (first, *further) in fresh.items():
+        more = f" and {len(further)} more" if further else ""
         LOG.warning("refused: %s = %s%s: %s", first.place, printable.shortened(first.value), more, error)
     return {step.place: step.error for step in refused}

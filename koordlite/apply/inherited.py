@@ -29,7 +29,7 @@ FIELD: CgroupField = "cpuset.cpus"
 _KEPT = 8
 
 
-class Lately:
+class RecentSets:
     """Sets of ours that stood in a group not long ago. A group that was born meanwhile, and was not seen or could not
     be read before the next one came, still holds such a copy."""
 
@@ -50,7 +50,7 @@ class Lately:
         self._sets = {group: sets for group, sets in self._sets.items() if cgroup.PLACE.place(group, FIELD) in places}
 
 
-def found_before_us(host: Host, group: str, raw: bytes, entries: Mapping[Place, Entry], lately: Lately) -> bytes:
+def original(host: Host, group: str, raw: bytes, entries: Mapping[Place, Entry], recent_sets: RecentSets) -> bytes:
     """Value to note as found in `group`, where `raw` stands: if that is a copy of ours, what was noted for the nearest
     group above that has an entry.
 
@@ -59,7 +59,7 @@ def found_before_us(host: Host, group: str, raw: bytes, entries: Mapping[Place, 
     while host.cgroups.layout.version == 1 and (parent := group.rpartition("/")[0]):
         above = host.cgroups.read_present(parent, FIELD)
         copied = above is not None and raw.strip() == above.strip()
-        if above is None or not (copied or lately.stood(parent, host.cgroups.decode(FIELD, raw))):
+        if above is None or not (copied or recent_sets.stood(parent, host.cgroups.decode(FIELD, raw))):
             return raw
         noted = entries.get(cgroup.PLACE.place(parent, FIELD))
         if isinstance(noted, FileEntry):
@@ -69,7 +69,7 @@ def found_before_us(host: Host, group: str, raw: bytes, entries: Mapping[Place, 
 
 
 def left_behind(
-    host: Host, moved: Collection[str], snapshot: Snapshot, entries: Mapping[Place, Entry], lately: Lately
+    host: Host, moved: Collection[str], snapshot: Snapshot, entries: Mapping[Place, Entry], recent_sets: RecentSets
 ) -> Iterator[FileEntry]:
     """Entries for groups that copied a set of ours and keep it while a group above them, one of `moved`, goes on.
 
@@ -82,7 +82,7 @@ def left_behind(
         if above and group not in moved and cgroup.PLACE.place(group, FIELD) not in entries:
             try:
                 raw = host.cgroups.read_present(group, FIELD)
-                before = raw if raw is None else found_before_us(host, group, raw, entries, lately)
+                before = raw if raw is None else original(host, group, raw, entries, recent_sets)
             except (OSError, ValueError):
                 continue  # We write nothing there yet; before we do it is read again, and a failure then is reported.
             if before is not None and before != raw:
@@ -133,17 +133,18 @@ def _unnoted(host: Host, group: str, noted: Mapping[str, FileEntry]) -> Iterator
 class ExclusiveCPUs:
     """CPUs that kubelet's static policy has given to pods exclusively, as its checkpoint says now."""
 
-    def __init__(self, layout: Layout, held: Sequence[PodCPUs], online: CPUSet) -> None:
+    def __init__(self, layout: Layout, pod_cpus: Sequence[PodCPUs], online: CPUSet) -> None:
         self._layout, self._online = layout, online
-        self._all = union(each.cpus for each in held)
-        self._own = {names.pod_group(layout, each.uid, qos): each.cpus for each in held for qos in KubeQoS if each.cpus}
+        self._all = union(each.cpus for each in pod_cpus)
+        own = ((each, qos) for each in pod_cpus if each.cpus for qos in KubeQoS)
+        self._own = {names.pod_group(layout, each.uid, qos): each.cpus for each, qos in own}
 
     @classmethod
-    def of(cls, host: Host, held: Sequence[PodCPUs]) -> ExclusiveCPUs:
+    def of(cls, host: Host, pod_cpus: Sequence[PodCPUs]) -> ExclusiveCPUs:
         """On this machine; nothing is read where kubelet has given nothing away."""
-        return cls(host.cgroups.layout, held, sysfs.online(host.files) if held else EMPTY)
+        return cls(host.cgroups.layout, pod_cpus, sysfs.online(host.files) if pod_cpus else EMPTY)
 
-    def put_back(self, group: str, found: CPUSet, present: CPUSet | None) -> CPUSet:
+    def put_back(self, group: str, original: CPUSet, present: CPUSet | None) -> CPUSet:
         """The set to put back in `group`, where `found` stood before us and `present` stands now.
 
         Pods and QoS groups get what was found: kubelet leaves them whole too, and on cgroup v1 a new container starts
@@ -153,10 +154,10 @@ class ExclusiveCPUs:
         top = next((each for each in tops if group.startswith(f"{each}/")), None)
         pod, _, container = group.removeprefix(f"{top}/").partition("/") if top else ("", "", "")
         if not container or not self._all:
-            return found
+            return original
         own = self._own.get(f"{top}/{pod}")
-        if own and found and found <= own:
-            return found
+        if own and original and original <= own:
+            return original
         if own and present and present <= own:
             return present  # Kubelet gave it to this container after we had found something else.
-        return (found or self._online) - self._all or self._online - self._all or found
+        return (original or self._online) - self._all or self._online - self._all or original

@@ -13,7 +13,7 @@ from koordlite.apply import writer
 from koordlite.apply.beginnings import Beginnings
 from koordlite.apply.evictions import Evictions
 from koordlite.apply.foreign import ForeignWriters
-from koordlite.apply.inherited import ExclusiveCPUs, Lately
+from koordlite.apply.inherited import ExclusiveCPUs, RecentSets
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
 from koordlite.model.change import Change, Entry
@@ -35,7 +35,7 @@ class Work(msgspec.Struct, frozen=True):
     journal: Journal
     snapshot: Snapshot
     foreign: ForeignWriters
-    lately: Lately
+    recent_sets: RecentSets
     evictions: Evictions
     beginnings: Beginnings
     noted: MutableMapping[Place, Entry]
@@ -50,7 +50,7 @@ class Undoing(msgspec.Struct, frozen=True):
     host: Host
     cluster: Cluster | None
     """None: what the cluster has to take back stays in the journal."""
-    held: ExclusiveCPUs
+    exclusive: ExclusiveCPUs
 
 
 class Kind(Generic[C, E]):
@@ -82,12 +82,12 @@ class Kind(Generic[C, E]):
         """Tell whether the change has to wait for another process that is about to write first."""
         return False
 
-    def found(self, change: C, strategy: str, work: Work) -> Iterable[E]:
+    def originals(self, change: C, strategy: str, work: Work) -> Iterable[E]:
         """Value where `change` is about to write, if it is not noted. OSError or ValueError when it cannot be
         read or could not be put back: then it is not written either."""
         return ()
 
-    def found_besides(self, changes: Sequence[C], work: Work) -> Iterable[E]:
+    def other_originals(self, changes: Sequence[C], work: Work) -> Iterable[E]:
         """Entries to note besides before `changes` are carried out."""
         return ()
 
@@ -111,8 +111,8 @@ class Kind(Generic[C, E]):
 
     def put(self, host: Host, change: C) -> AppliedStep:
         """Write a value, there or back."""
-        write, gone = functools.partial(self.set, host, change), functools.partial(self.is_gone, host, change)
-        return writer.attempt(host, change, write, gone)
+        write, is_gone = functools.partial(self.set, host, change), functools.partial(self.is_gone, host, change)
+        return writer.attempt(host, change, write, is_gone)
 
     def set(self, host: Host, change: C) -> str | None:
         """Write it and say what was written, where that is not the value; OSError or ValueError when it is refused."""
@@ -136,7 +136,7 @@ class Kind(Generic[C, E]):
         """Tell whether what had the value is gone, and with it all that could be put back."""
         return False
 
-    def kept_by(self, entry: E) -> Collection[str]:
+    def owners(self, entry: E) -> Collection[str]:
         """The strategies that go on with it: as long as one of them enforces, a start does not undo it."""
         return (entry.strategy,)
 

@@ -38,7 +38,7 @@ def restore(
     default as the view of `cluster` says.
     """
     back = Undoing(host, cluster, ExclusiveCPUs.of(host, _given_away(cluster) if exclusive is None else exclusive))
-    entries = [entry for entry in journal.entries if set(staying).isdisjoint(kinds.of_entry(entry).kept_by(entry))]
+    entries = [entry for entry in journal.entries if set(staying).isdisjoint(kinds.of_entry(entry).owners(entry))]
     steps = [step for kind, alike in kinds.families(entries) for step in _undone(kind, alike, back)]
     refused = {step.place for step in steps if not step.ok}
     journal.forget({step.place for step in steps} - refused)
@@ -55,11 +55,11 @@ def _undone(kind: AnyKind, entries: Sequence[Entry], back: Undoing) -> Iterable[
     except Exception:
         LOG.exception("undoing %d places together failed: each is tried alone", len(entries))
     done: list[AppliedStep] = []
-    left = list(entries)
-    while left:
+    remaining = list(entries)
+    while remaining:
         tried = [
             *isolation.each(
-                left,
+                remaining,
                 lambda entry: tuple(kind.undo((entry,), back)),
                 lambda entry, why: (AppliedStep(entry.place, entry.describe(), ok=False, error=why),),
             )
@@ -68,7 +68,7 @@ def _undone(kind: AnyKind, entries: Sequence[Entry], back: Undoing) -> Iterable[
         if not any(good):
             return (*done, *(step for steps in tried for step in steps))
         done += [step for steps, fine in zip(tried, good, strict=True) if fine for step in steps]
-        left = [entry for entry, fine in zip(left, good, strict=True) if not fine]
+        remaining = [entry for entry, fine in zip(remaining, good, strict=True) if not fine]
     return done
 
 
@@ -92,13 +92,13 @@ def _given_away(cluster: Cluster | None) -> Sequence[PodCPUs]:
 def undo_list(host: Host, entries: Sequence[Entry], exclusive: Sequence[PodCPUs] = ()) -> list[tuple[str, str, str]]:
     """(place, present value, value to put back) of each entry, for `restore --dry-run`."""
     back = Undoing(host, None, ExclusiveCPUs.of(host, exclusive))
-    wanted: dict[Place, str] = {}
+    values: dict[Place, str] = {}
     for kind, alike in kinds.by_entry(entries).items():
-        wanted |= kind.to_put_back(alike, back)
+        values |= kind.to_put_back(alike, back)
     rows = []
     for entry in entries:
         present = None
         with contextlib.suppress(OSError):
             present = kinds.of_entry(entry).present(entry, host)
-        rows.append((str(entry.place), present or writer.GONE, wanted[entry.place]))
+        rows.append((str(entry.place), present or writer.GONE, values[entry.place]))
     return rows

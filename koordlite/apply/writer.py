@@ -13,7 +13,7 @@ GONE = "gone meanwhile"
 
 
 def attempt(
-    host: Host, change: Change, write: Callable[[], str | None], gone: Callable[[OSError], bool]
+    host: Host, change: Change, write: Callable[[], str | None], is_gone: Callable[[OSError], bool]
 ) -> AppliedStep:
     """Try one kernel change. `write` says what it has written; None: the value of the change. An OSError or ValueError
     is a refusal, but for what is `gone`: its limit went with it."""
@@ -21,7 +21,7 @@ def attempt(
     try:
         value = write()
     except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and gone(error):
+        if isinstance(error, OSError) and is_gone(error):
             return AppliedStep(change.place, GONE)
         return AppliedStep(change.place, change.describe(), False, words(error), host.clock.monotonic() - started)
     seconds = host.clock.monotonic() - started

@@ -23,7 +23,7 @@ JOURNAL = PlaceKind(
 @functools.cache
 def modules() -> tuple[ModuleType, ...]:
     """The modules of the kinds, by name."""
-    names = sorted(found.name for found in pkgutil.iter_modules(__path__))
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
     return tuple(importlib.import_module(f"{__name__}.{name}") for name in names)
 
 

@@ -50,10 +50,10 @@ class BlockChange(KernelChange, msgspec.Struct, frozen=True):
 
     def compare(self, snapshot: Snapshot) -> ForeignWrite | Standing:
         """A disk without a line has what the kernel gives it."""
-        held = snapshot.blocks.values.get(self.group, {}).get(self.field)
-        if held is None:
+        lines = snapshot.blocks.values.get(self.group, {}).get(self.field)
+        if lines is None:
             return Standing.UNSEEN
-        present = held.get(self.device, blkio.UNSET[self.field])
+        present = lines.get(self.device, blkio.UNSET[self.field])
         if blkio.holds(present, self.value or ""):
             return Standing.OURS
         return ForeignWrite(self.place, self.value or "", present)

@@ -64,11 +64,11 @@ class CgroupChange(KernelChange, msgspec.Struct, frozen=True):
         if cgroup is None:
             return Standing.GONE
         stands = present(cgroup, self.field)
-        kept = self.value
+        settled = self.value
         if self.field == "cpu.shares" and snapshot.layout.version == 2 and isinstance(self.value, int):
             # v2 keeps shares as a coarser weight, and that is what is read.
-            kept = shares_of_weight(weight_of_shares(min(max(self.value, MIN_SHARES), MAX_SHARES)))
-        if stands is None or stands in (self.value, kept):
+            settled = shares_of_weight(weight_of_shares(min(max(self.value, MIN_SHARES), MAX_SHARES)))
+        if stands is None or stands in (self.value, settled):
             return Standing.OURS
         return ForeignWrite(self.place, str(self.value), str(stands))
 
@@ -76,8 +76,8 @@ class CgroupChange(KernelChange, msgspec.Struct, frozen=True):
     def in_order(cls, changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> Iterable[Change]:
         """Sets are widened before they are narrowed, what grows grows from the top, what shrinks from the bottom. Swap
         grows before memory shrinks, so that reclaim has somewhere to put what it takes, and shrinks at last."""
-        given = [change for change in changes if isinstance(change, CgroupChange)]
-        files = list(_within_quotas_above(given, cgroups))
+        own = [change for change in changes if isinstance(change, CgroupChange)]
+        files = list(_within_quotas_above(own, cgroups))
         more_swap, less_swap = _passes(files, "memory.swap.max", cgroups)
         more_quota, less_quota = _passes(files, "cpu.quota", cgroups)
         more_burst, less_burst = _passes(files, "cpu.burst", cgroups)

@@ -60,7 +60,7 @@ class CoreCookieChange(KernelChange, msgspec.Struct, frozen=True):
         return f"cookie of {self.core_group}" if self.core_group else "no cookie"
 
 
-class CookieMade(Entry, frozen=True, kw_only=True, tag="coreCookie"):
+class CookieEntry(Entry, frozen=True, kw_only=True, tag="coreCookie"):
     """A cookie that was not there before us; undone by taking it from whoever has it."""
 
     core_group: str

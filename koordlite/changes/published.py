@@ -59,13 +59,13 @@ class NodeResourceChange(NodeChange, msgspec.Struct, frozen=True):
         """The resource and its amount."""
         return {self.resource: self.value}
 
-    def held(self, snapshot: Snapshot) -> int | None:
+    def present(self, snapshot: Snapshot) -> int | None:
         """The amount on the Node."""
         return snapshot.published.node_resources.get(self.resource)
 
     def stands(self, node: NodeObject) -> bool:
         """Amounts are compared as amounts, since 5000 comes back as `5k`."""
-        texts = [(held or {}).get(self.resource) for held in (node.status.capacity, node.status.allocatable)]
+        texts = [(resources or {}).get(self.resource) for resources in (node.status.capacity, node.status.allocatable)]
         try:
             amounts = [None if text is None else Quantity.parse(text) for text in texts]
         except ValueError:
@@ -88,7 +88,7 @@ class NodeAnnotationChange(NodeChange, msgspec.Struct, frozen=True):
         """The annotation and its text."""
         return {self.key: self.value}
 
-    def held(self, snapshot: Snapshot) -> str | None:
+    def present(self, snapshot: Snapshot) -> str | None:
         """The text on the Node."""
         return snapshot.node.annotations.get(self.key) if snapshot.node else None
 
@@ -118,7 +118,7 @@ class NodeConditionChange(NodeChange, msgspec.Struct, frozen=True):
         words = {"reason": self.reason, "message": self.message, "lastTransitionTime": self.since}
         return ({"type": self.type, "status": self.value, **{key: text for key, text in words.items() if text}},)
 
-    def held(self, snapshot: Snapshot) -> str | None:
+    def present(self, snapshot: Snapshot) -> str | None:
         """The status on the Node."""
         return snapshot.node.conditions.get(self.type) if snapshot.node else None
 
@@ -183,27 +183,27 @@ class ZonesChange(TopologyPart, msgspec.Struct, frozen=True):
         present = {zone.name: zone for zone in topology.zones or ()}
         zones = [self._merged(present.get(zone.name), zone) for zone in self.zones]
         zones += [zone for zone in topology.zones or () if not nrt.is_numa_zone(zone.name, zone.type)]
-        wanted = [{"name": name, "value": value} for name, value in self.attributes if value is not None]
+        attributes = [{"name": name, "value": value} for name, value in self.attributes if value is not None]
         return structs.replace(
             topology,
             zones=tuple(zones),
             topology_policies=self.policies,
-            attributes=_with_attributes(topology.attributes, wanted, dict(self.attributes)),
+            attributes=_with_attributes(topology.attributes, attributes, dict(self.attributes)),
         )
 
-    def _merged(self, present: Zone | None, wanted: Zone) -> Zone:
+    def _merged(self, present: Zone | None, zone: Zone) -> Zone:
         """Keep what others put into the zone: resources, attributes, and costs where there are any."""
         if present is None:
-            return wanted
-        ours = {resource.name for resource in wanted.resources or ()} | self.gone
+            return zone
+        ours = {resource.name for resource in zone.resources or ()} | self.gone
         theirs = [resource for resource in present.resources or () if resource.name not in ours]
-        resources = sorted([*(wanted.resources or ()), *theirs], key=lambda resource: resource.name)
+        resources = sorted([*(zone.resources or ()), *theirs], key=lambda resource: resource.name)
         return structs.replace(
             present,
-            type=wanted.type,
+            type=zone.type,
             resources=tuple(resources),
-            costs=present.costs or wanted.costs,
-            attributes=_with_attributes(present.attributes, wanted.attributes or (), self.zone_attributes),
+            costs=present.costs or zone.costs,
+            attributes=_with_attributes(present.attributes, zone.attributes or (), self.zone_attributes),
         )
 
 
@@ -226,8 +226,8 @@ class ZoneResourceChange(TopologyPart, msgspec.Struct, frozen=True):
         zones = list(topology.zones or ())
         for index, zone in enumerate(zones):
             if zone.name == self.zone:
-                kept = [resource for resource in zone.resources or () if resource.name != self.resource]
-                resources = sorted([*kept, *filter(None, [self.value])], key=lambda resource: resource.name)
+                remaining = [resource for resource in zone.resources or () if resource.name != self.resource]
+                resources = sorted([*remaining, *filter(None, [self.value])], key=lambda resource: resource.name)
                 zones[index] = structs.replace(zone, resources=tuple(resources))
         return structs.replace(topology, zones=tuple(zones))
 
@@ -289,9 +289,9 @@ Attributes = tuple[dict[str, str], ...]
 
 
 def _with_attributes(
-    present: Attributes | None, wanted: Iterable[dict[str, str]], ours: Container[str]
+    present: Attributes | None, target: Iterable[dict[str, str]], ours: Container[str]
 ) -> Attributes | None:
     """Ours as wanted, in place of the present ones; the others stay, in their order."""
-    kept = [each for each in present or () if each.get("name") not in ours]
-    found = (*kept, *wanted)
-    return found if found or present else present
+    foreign = [each for each in present or () if each.get("name") not in ours]
+    merged = (*foreign, *target)
+    return merged if merged or present else present

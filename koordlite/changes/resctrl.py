@@ -126,7 +126,7 @@ class _ResctrlEntry(Entry, frozen=True, kw_only=True):
         return "resctrl"
 
 
-class MountMade(_ResctrlEntry, frozen=True, kw_only=True, tag="mount"):
+class MountEntry(_ResctrlEntry, frozen=True, kw_only=True, tag="mount"):
     """resctrl was not mounted before us; undone by unmounting it."""
 
     point: str
@@ -141,7 +141,7 @@ class MountMade(_ResctrlEntry, frozen=True, kw_only=True, tag="mount"):
         return "(unmounted)"
 
 
-class GroupMade(_ResctrlEntry, frozen=True, kw_only=True, tag="group"):
+class GroupEntry(_ResctrlEntry, frozen=True, kw_only=True, tag="group"):
     """A resctrl group that was not there before us; undone by removing it."""
 
     group: str
@@ -161,7 +161,7 @@ class GroupMade(_ResctrlEntry, frozen=True, kw_only=True, tag="group"):
         return "(removed)"
 
 
-class TasksMoved(_ResctrlEntry, frozen=True, kw_only=True, tag="task"):
+class ThreadEntry(_ResctrlEntry, frozen=True, kw_only=True, tag="task"):
     """A thread and the resctrl group it was in; `start_time` tells it from a later thread of the same id."""
 
     tid: int

@@ -75,7 +75,7 @@ class OOMScoreChange(KernelChange, msgspec.Struct, frozen=True):
     """As in `CgroupChange`."""
 
 
-class OOMScoreFound(Entry, frozen=True, kw_only=True, tag="oomScore"):
+class OOMScoreEntry(Entry, frozen=True, kw_only=True, tag="oomScore"):
     """The oom_score_adj of a process before us."""
 
     pid: int
@@ -142,7 +142,7 @@ class IRQChange(KernelChange, msgspec.Struct, frozen=True):
         return Standing.OURS if irq.cpus == self.value else ForeignWrite(self.place, str(self.value), str(irq.cpus))
 
 
-class IRQFound(Entry, frozen=True, kw_only=True, tag="irqAffinity"):
+class IRQEntry(Entry, frozen=True, kw_only=True, tag="irqAffinity"):
     """The CPUs that might take an interrupt before us."""
 
     number: str

@@ -35,7 +35,7 @@ def capture(args: argparse.Namespace) -> int:
         host = bundle.bind(watching, machine.host.clock, kubepods=settings.agent.kubepods)
         host = msgspec.structs.replace(host, cookies=machine.host.cookies)
         agent = Agent(host, machine.cluster, settings)
-        tick, moment = machines.two_ticks(agent, host), agent.judged
+        tick, moment = machines.two_ticks(agent, host), agent.last_round
         if moment is None:
             raise KoordliteError(tick.because)
         mask = _mask(moment) if args.mask else None

@@ -72,7 +72,7 @@ def _observe(args: argparse.Namespace, path: pathlib.Path, seconds: float) -> He
         agent = Agent(machine.host, machine.cluster, settings)
         recording_for = commandline.progress(f"recording {seconds:.0f} s")
         with contextlib.closing(store.OneFile(path, head)) as file, recording_for:
-            agent.run(lambda tick: file.add(agent.judged) if agent.judged else None, seconds=seconds)
+            agent.run(lambda tick: file.add(agent.last_round) if agent.last_round else None, seconds=seconds)
     return head
 
 

@@ -47,8 +47,8 @@ def recorded(agent: Agent, machine: Machine, settings: Settings, *, named: str |
     keep = keeper(recorder)
 
     def listen(tick: Tick, news: tuple[DecisionEvent, ...]) -> None:
-        if agent.judged is not None:
-            keep(agent.judged)
+        if agent.last_round is not None:
+            keep(agent.last_round)
 
     try:
         yield Recording(listen, pathlib.Path(named or settings.record.folder))

@@ -184,9 +184,9 @@ class KubeCluster:
             whitelist_known=whitelist is None or whitelist.listed or whitelist.state.absent,
         )
 
-    def take_news(self) -> bool:
+    def take_changes(self) -> bool:
         """Tell if kubelet has given out something else since the last call, and that may be written by now."""
-        return self._publisher.topology_age >= AT_MOST_EVERY_SECONDS and self._kubelet.take_news()
+        return self._publisher.topology_age >= AT_MOST_EVERY_SECONDS and self._kubelet.take_changes()
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:
         """Write what differs. Errors as of `Publisher.publish`; ApiUnreachable (EINPROGRESS) while there is no answer

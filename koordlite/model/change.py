@@ -123,7 +123,7 @@ class NodeChange(ClusterChange):
         """Target value; None removes it."""
         raise NotImplementedError
 
-    def held(self, snapshot: Snapshot) -> int | str | None:
+    def present(self, snapshot: Snapshot) -> int | str | None:
         """Present value on the Node in the picture."""
         raise NotImplementedError
 
@@ -131,7 +131,7 @@ class NodeChange(ClusterChange):
         """A Node that is gone takes its fields along."""
         if snapshot.node is None:
             return Standing.UNSEEN
-        present = self.held(snapshot)
+        present = self.present(snapshot)
         return Standing.OURS if present == self.value else ForeignWrite(self.place, _shown(self.value), _shown(present))
 
     def stands(self, node: NodeObject) -> bool:

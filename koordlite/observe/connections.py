@@ -72,9 +72,9 @@ class ConnectionReader:
         self._host, self._config, self._work = host, config, work
         self._began: float | None = None
         self._waiting: deque[str] = deque()
-        self._asked: dict[str, tuple[int, ...]] = {}
+        self._pids: dict[str, tuple[int, ...]] = {}
         self._counting, self._unchanged = False, Unchanged()
-        self._found: Connections | None = None
+        self._connections: Connections | None = None
         self._last = AffinityState(enforced=config is not None and config.mode == "enforce")
 
     def read(self, now: float, view: ClusterView, places: Mapping[str, PodGroups]) -> AffinityState:
@@ -88,49 +88,49 @@ class ConnectionReader:
             self._last = msgspec.structs.replace(self._last, numa_nodes=named, whitelist=allowed)
         if not self._config.sample_seconds:
             return self._last
-        last = self._found
-        rest = max(self._config.sample_seconds, last.cost_seconds / MOST_OF_A_CORE if last else 0.0)
-        is_due = self._began is None or now - self._began >= rest
+        last = self._connections
+        interval = max(self._config.sample_seconds, last.cost_seconds / MOST_OF_A_CORE if last else 0.0)
+        is_due = self._began is None or now - self._began >= interval
         if is_due and not self._waiting and not self._counting:
-            self._began, self._asked = now, {}
+            self._began, self._pids = now, {}
             self._waiting = deque(pod.metadata.uid for pod in view.pods if pod.metadata.uid in places)
         for _ in range(min(PODS_A_TICK, len(self._waiting))):
             uid = self._waiting.popleft()
             if uid in places:
-                self._asked[uid] = self._processes(places[uid])
-        if self._asked and not self._waiting and not self._counting:
+                self._pids[uid] = self._processes(places[uid])
+        if self._pids and not self._waiting and not self._counting:
             self._begin(view.pods)
-        found = self._found  # The thread replaces it at any moment.
-        if found is not self._last.connections:
-            self._last = msgspec.structs.replace(self._last, connections=found)
+        connections = self._connections  # The thread replaces it at any moment.
+        if connections is not self._last.connections:
+            self._last = msgspec.structs.replace(self._last, connections=connections)
         return self._last
 
     def _begin(self, pods: Iterable[objects.PodObject]) -> None:
         shared = frozenset(pod.metadata.uid for pod in pods if pod.spec.host_network)
-        asked, self._asked, self._counting = self._asked, {}, True
+        pids, self._pids, self._counting = self._pids, {}, True
         work = self._work = self._work or work_on(self._host)
-        work.begin(lambda: self._count(asked, shared, work))
+        work.begin(lambda: self._count(pids, shared, work))
 
-    def _count(self, asked: Mapping[str, Sequence[int]], shared: frozenset[str], work: Work) -> None:
+    def _count(self, pids: Mapping[str, Sequence[int]], shared: frozenset[str], work: Work) -> None:
         """One count, in the thread. The result is replaced as a whole."""
         try:
-            before = self._found
-            counted = _counted(asked, shared, work, rounds=1 + (before.rounds if before else 0))
-            self._found = counted
+            before = self._connections
+            connections = _counts(pids, shared, work, 1 + (before.rounds if before else 0))
+            self._connections = connections
         finally:
             self._counting = False
 
     def _processes(self, place: PodGroups) -> tuple[int, ...]:
         """Processes, of the sandbox first, whose process stays as long as the pod does."""
-        found: list[int] = []
+        pids: list[int] = []
         for group in (*place.sandboxes, *place.containers.values()):
             try:
-                found += self._host.cgroups.procs(group)[:1]
+                pids += self._host.cgroups.procs(group)[:1]
             except OSError:
                 continue
-            if len(found) >= _PROCESSES:
+            if len(pids) >= _PROCESSES:
                 break
-        return tuple(found)
+        return tuple(pids)
 
 
 def _declared(view: ClusterView) -> tuple[Mapping[str, int], frozenset[str] | None]:
@@ -139,24 +139,24 @@ def _declared(view: ClusterView) -> tuple[Mapping[str, int], frozenset[str] | No
     return affinity.numa_nodes(view.oenuma, node), allowed
 
 
-def _counted(asked: Mapping[str, Sequence[int]], shared: frozenset[str], work: Work, *, rounds: int) -> Connections:
+def _counts(processes: Mapping[str, Sequence[int]], shared: frozenset[str], work: Work, rounds: int) -> Connections:
     began, budget = work.spent(), MOST_ALTOGETHER
     sockets: dict[str, Sequence[Socket]] = {}
     uncounted: dict[str, str] = {}
-    for uid, pids in asked.items():
+    for uid, pids in processes.items():
         if uid in shared:
             uncounted[uid] = HOST_NETWORK
             continue
         start = work.spent()
         try:
-            found = _first(work.files, pids, min(MOST_SOCKETS, budget))
+            endpoints = _first(work.files, pids, min(MOST_SOCKETS, budget))
         except TooMany as error:
             uncounted[uid] = str(error)
             continue
-        if found is None:
+        if endpoints is None:
             uncounted[uid] = NO_PROCESS
         else:
-            sockets[uid], budget = found, budget - len(found)
+            sockets[uid], budget = endpoints, budget - len(endpoints)
         work.wait(REST * (work.spent() - start))
     totals, pairs = talks.matched(sockets)
     ordered = sorted(pairs.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -181,7 +181,7 @@ def _first(files: Files, pids: Iterable[int], most: int) -> tuple[Socket, ...] |
 
 def _tables(files: Files, pid: int, most: int) -> tuple[Socket, ...]:
     """OSError when the process is gone, ValueError when the kernel's text is none we know, TooMany."""
-    folder, found = f"/proc/{pid}/net", list[Socket]()
+    folder, endpoints = f"/proc/{pid}/net", list[Socket]()
     for table, statistics in (("tcp", "sockstat"), ("tcp6", "sockstat6")):
         try:
             text = files.read(f"{folder}/{statistics}")
@@ -190,11 +190,11 @@ def _tables(files: Files, pid: int, most: int) -> tuple[Socket, ...]:
                 raise
             continue  # A kernel without IPv6.
         sockets = in_use(text)
-        if sockets + len(found) > most:
+        if sockets + len(endpoints) > most:
             raise TooMany(sockets, most)
         if sockets:
-            found += established(files.read(f"{folder}/{table}"))
-    return tuple(found)
+            endpoints += established(files.read(f"{folder}/{table}"))
+    return tuple(endpoints)
 
 
 class TooMany(Exception):
@@ -236,11 +236,11 @@ def in_use(sockstat: bytes) -> int:
 
     ValueError when the text does not say.
     """
-    found = _IN_USE.search(sockstat)
-    if found is None:
+    match = _IN_USE.search(sockstat)
+    if match is None:
         raise ValueError(f"no number of TCP sockets in {sockstat[:80]!r}")
     waiting = _WAITING.search(sockstat)
-    return int(found[1]) + (int(waiting[1]) if waiting else 0)
+    return int(match[1]) + (int(waiting[1]) if waiting else 0)
 
 
 def _plain(endpoint: str) -> str:

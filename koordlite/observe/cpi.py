@@ -19,7 +19,7 @@ from koordlite.model.errors import HardwareAbsent, Problem
 from koordlite.model.picture.usage import HardwareCounts
 from koordlite.model.settings import MetricsSettings
 from koordlite.threads import Worker
-from koordlite.unchanged import kept_if_equal
+from koordlite.unchanged import last_if_equal
 
 MOST_COUNTERS = 16_384
 """That are open at a time. Containers beyond that have their turn in the next window."""
@@ -60,7 +60,7 @@ class CPIReader:
         self._last_round: dict[str, int] = {}
         self._thread: Worker | None = None
         self._counts: dict[str, HardwareCounts] = {}
-        self._kept: dict[str, HardwareCounts] = {}
+        self._last: dict[str, HardwareCounts] = {}
         self.problems: tuple[Problem, ...] = ()
         """Why nothing was counted."""
 
@@ -75,17 +75,17 @@ class CPIReader:
             self._thread = Worker("cpi", lambda: self.count(*work))
             self._begin(self._thread)
         counts = self._counts
-        self._kept = kept_if_equal(self._kept, {group: counts[group] for group in listed if group in counts})
-        return self._kept
+        self._last = last_if_equal(self._last, {group: counts[group] for group in listed if group in counts})
+        return self._last
 
     def _turn(self, groups: Sequence[str], cpus: Sequence[int]) -> tuple[str, ...]:
         """The groups of this round: those that were not counted for the longest time."""
         self._rounds += 1
         most = max(1, MOST_COUNTERS // (_EVENTS * max(1, len(cpus))))
-        chosen = tuple(sorted(groups, key=lambda group: self._last_round.get(group, 0))[:most])
+        turn = tuple(sorted(groups, key=lambda group: self._last_round.get(group, 0))[:most])
         rounds = {group: self._last_round[group] for group in groups if group in self._last_round}
-        self._last_round = rounds | dict.fromkeys(chosen, self._rounds)
-        return chosen
+        self._last_round = rounds | dict.fromkeys(turn, self._rounds)
+        return turn
 
     def count(self, groups: Sequence[str], cpus: Sequence[int]) -> None:
         """One round: count for a window. Runs in a thread; each result is replaced as a whole."""
@@ -97,7 +97,7 @@ class CPIReader:
             if not opened:
                 raise HardwareAbsent(perf_events.FEATURE, f"the perf_event controller has no group {groups[0]}")
             self._wait(self._window)
-            found = {group: sums(counters.read()) for group, counters in opened.items()}
+            results = {group: sums(counters.read()) for group, counters in opened.items()}
         except (HardwareAbsent, OSError) as error:
             why = error.why if isinstance(error, HardwareAbsent) else str(error)
             do = "give the agent what is missing, or set it to false; until then koordlet_container_cpi has no series"
@@ -106,12 +106,12 @@ class CPIReader:
         finally:
             for counters in opened.values():
                 counters.close()
-        counted = {group: counts for group, counts in found.items() if counts is not None}
-        kept = self._last_round.keys() - found.keys()
-        self._counts = {group: counts for group, counts in self._counts.items() if group in kept} | counted
-        missed = len(found) - len(counted)
-        why = f"the CPUs' counters were all in use, so {missed} containers could not be counted"
-        self.problems = (_problem(why, "end other programs that use perf events"),) if missed else ()
+        complete = {group: counts for group, counts in results.items() if counts is not None}
+        retained = self._last_round.keys() - results.keys()
+        self._counts = {group: counts for group, counts in self._counts.items() if group in retained} | complete
+        failures = len(results) - len(complete)
+        why = f"the CPUs' counters were all in use, so {failures} containers could not be counted"
+        self.problems = (_problem(why, "end other programs that use perf events"),) if failures else ()
 
 
 def sums(readings: Iterable[Reading]) -> HardwareCounts | None:

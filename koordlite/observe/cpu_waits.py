@@ -68,7 +68,7 @@ class CPUWaitReader:
     def read(self, now: float, places: Mapping[str, PodGroups], limits: Mapping[str, Cgroup]) -> dict[str, CPUWait]:
         """The last window of each pod of `places`, by uid; `limits` are the limits of their groups. A pod that cannot
         be read, or has been seen once only, has none."""
-        pods, budget = self._known(places, limits), THREADS_A_TICK
+        pods, budget = self._sampled(places, limits), THREADS_A_TICK
         # Those that have waited longest for their turn stand first.
         for uid in sorted(pods, key=lambda uid: pods[uid].points[-1].time if pods[uid].points else -1.0):
             if budget <= 0:
@@ -78,7 +78,7 @@ class CPUWaitReader:
 
     def follow(self, now: float, places: Mapping[str, PodGroups], limits: Mapping[str, Cgroup]) -> None:
         """Keep the threads of each pod at hand, a few pods a tick, and count nothing."""
-        pods = self._known(places, limits)
+        pods = self._sampled(places, limits)
         since = {uid: -1.0 if pod.listed_at is None else pod.listed_at for uid, pod in pods.items()}
         for uid in sorted(pods, key=lambda uid: since[uid])[:LISTS_A_TICK]:
             if since[uid] < 0 or now - since[uid] >= LIST_SECONDS:
@@ -89,15 +89,15 @@ class CPUWaitReader:
         """The counters of threads of these pods at this moment, those of the first pods first."""
         counters: dict[int | str, tuple[int, int, int]] = {}
         for uid in uids:
-            left = THREADS_OF_A_SURGE - len(counters)
-            if left <= 0:
+            room = THREADS_OF_A_SURGE - len(counters)
+            if room <= 0:
                 break
             if uid in self._pods:
                 with contextlib.suppress(OSError, ValueError):  # It went away.
-                    counters |= self._counters(self._pods[uid], self._pods[uid].threads[:left])
+                    counters |= self._counters(self._pods[uid], self._pods[uid].threads[:room])
         return counters
 
-    def _known(self, places: Mapping[str, PodGroups], limits: Mapping[str, Cgroup]) -> dict[str, _SampledPod]:
+    def _sampled(self, places: Mapping[str, PodGroups], limits: Mapping[str, Cgroup]) -> dict[str, _SampledPod]:
         """The pods at these places, with what is known of them so far."""
         self._pods = {uid: self._pods.get(uid) or _SampledPod() for uid in places}
         for uid, pod in self._pods.items():
@@ -137,7 +137,7 @@ class CPUWaitReader:
 
     def _times(self, threads: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Counters of the threads that are still there; empty where the kernel does not count."""
-        times = {tid: found for tid in threads if (found := procfs.run_delay(self._files, tid))}
+        times = {tid: delay for tid in threads if (delay := procfs.run_delay(self._files, tid))}
         return times if any(ran or waited for ran, waited in times.values()) else {}
 
     def _counters(self, pod: _SampledPod, threads: Iterable[int]) -> Counters:

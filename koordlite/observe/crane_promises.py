@@ -82,7 +82,7 @@ class CranePromises:
         """The strategy is not off."""
         return self._config is not None
 
-    def held(self, pods: Sequence[Pod], kubelet: Kubelet) -> CPUSet:
+    def exclusive_cpus(self, pods: Sequence[Pod], kubelet: Kubelet) -> CPUSet:
         """CPUs that are exclusive or immovable from earlier on: neither a reservation nor another assignment may take
         them. None where kubelet places the pods.
 
@@ -90,13 +90,13 @@ class CranePromises:
         """
         if not self._enforced or _why_not(kubelet) == STATIC:
             return EMPTY
-        known = self._known()
+        before = self._stored()
 
-        def held() -> CPUSet:
-            entries = assignments.kept(known, self._claims(pods))
+        def cpus() -> CPUSet:
+            entries = assignments.kept(before, self._claims(pods))
             return cpuset.union(entry.cpus for theirs in entries.values() for entry in theirs.values())
 
-        return self._unchanged.of("held", (pods, known), held)
+        return self._unchanged.of("held", (pods, before), cpus)
 
     def look(self, pods: tuple[Pod, ...], created: Callable[[], Mapping[str, str]], around: Around) -> CraneState:
         """Promises that hold now. `created` are the pods' times (RFC 3339) by uid: the older goes first.
@@ -111,55 +111,55 @@ class CranePromises:
             self.problems, self._replaced = (), False
         same = self._unchanged.same
         usable = same("usable", _usable(self._host, around.topology))
-        around, known = same("around", around), self._known()
+        around, entries = same("around", around), self._stored()
         return self._unchanged.of(
             "state",
-            (pods, usable, around, known, self.problems),
+            (pods, usable, around, entries, self.problems),
             lambda: self._state(pods, self._claims(pods, created()), usable, around),
         )
 
     def _state(self, pods: Sequence[Pod], claims: Sequence[Claim], usable: CPUSet, around: Around) -> CraneState:
-        known, why_not = self._known(), _why_not(around.kubelet)
-        held = Assignments(
+        before, why_not = self._stored(), _why_not(around.kubelet)
+        assigned = Assignments(
             machine=Machine(around.topology.cpus),
             usable=usable,
             reserved=around.reserved,
             taken=around.taken,
-            entries=assignments.kept(known, claims) if around.complete else known,
+            entries=assignments.kept(before, claims) if around.complete else before,
         )
         refused: Mapping[str, str] = {}
         if around.complete and not why_not:
-            held = assignments.adopted(self._left(), held, claims) if not known else held
-            after, refused = assignments.renewed(held, claims, around.shortage)
-            held = self._keep(held, after)
+            assigned = assignments.adopted(self._crane_agent_sets(), assigned, claims) if not before else assigned
+            after, refused = assignments.renewed(assigned, claims, around.shortage)
+            assigned = self._keep(assigned, after)
         return CraneState(
             enforced=self._enforced and why_not != STATIC,
             why_not=why_not,
-            promises={} if why_not == STATIC else {uid: _promise(held, uid) for uid in held.entries},
+            promises={} if why_not == STATIC else {uid: _promise(assigned, uid) for uid in assigned.entries},
             refused=refused,
             excluding=frozenset(pod.uid for pod in pods if pod.active and pod.crane.excludes_reserved),
-            exclusive=held.exclusive,
-            immovable=held.immovable,
+            exclusive=assigned.exclusive,
+            immovable=assigned.immovable,
             taken=around.taken,
-            default=held.default,
+            default=assigned.default,
             reserved=around.reserved,
             placed_by_others=self._placed_by_others,
         )
 
-    def _left(self) -> Mapping[str, Mapping[str, CPUSet]]:
+    def _crane_agent_sets(self) -> Mapping[str, Mapping[str, CPUSet]]:
         """CPUs that crane-agent gave to containers, by pod uid; nothing where it left nothing that can be read."""
         if self._host is None:
             return {}
         try:
-            found = decode_cpu_manager_state(self._host.files.read(self._checkpoint))
+            state = decode_cpu_manager_state(self._host.files.read(self._checkpoint))
         except (OSError, InputError):
             return {}
-        return {held.uid: held.containers for held in found.pod_cpus}
+        return {pod.uid: pod.containers for pod in state.pod_cpus}
 
-    def _known(self) -> Entries:
+    def _stored(self) -> Entries:
         if self._entries is None:
-            found, self.problems = crane_promises.read(self._folder) if self._folder else ({}, ())
-            self._entries = found
+            entries, self.problems = crane_promises.read(self._folder) if self._folder else ({}, ())
+            self._entries = entries
         return self._entries
 
     def _keep(self, before: Assignments, after: Assignments) -> Assignments:
@@ -184,8 +184,8 @@ class CranePromises:
         assert self._config is not None
         times, policy = created or {}, self._config.default_cpu_policy
         ordered = sorted(pods, key=lambda pod: (times.get(pod.uid, ""), pod.uid))
-        found = (_claim(pod, policy) for pod in ordered if _asks(pod) and not pod.finished)
-        return [claim for claim in found if claim]
+        claims = (_claim(pod, policy) for pod in ordered if _asks(pod) and not pod.finished)
+        return [claim for claim in claims if claim]
 
 
 def _asks(pod: Pod) -> bool:
@@ -210,11 +210,11 @@ def _why_not(kubelet: Kubelet) -> str:
     return STATIC if policy == STATIC else "" if policy else UNKNOWN
 
 
-def _promise(held: Assignments, uid: str) -> CranePromise:
-    theirs = held.entries[uid]
+def _promise(assigned: Assignments, uid: str) -> CranePromise:
+    theirs = assigned.entries[uid]
     first = next(iter(theirs.values()))
     # With every CPU of its NUMA nodes exclusive by now, a container shares those of the others.
-    sets = {name: held.of(uid, name) or held.shared or held.default for name in theirs}
+    sets = {name: assigned.of(uid, name) or assigned.shared or assigned.default for name in theirs}
     return CranePromise(first.policy, tuple(node for node, _ in first.zones), sets)
 
 

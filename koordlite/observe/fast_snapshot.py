@@ -50,9 +50,9 @@ def with_fresh_use(snapshot: Snapshot, fresh: FreshUse) -> Snapshot:
 def with_fresh_limits(snapshot: Snapshot, cgroups: Cgroups, time: float) -> Snapshot:
     """`snapshot` at `time` with the present best-effort tree: our writes of the last tick, and groups made since."""
     root = snapshot.layout.besteffort
-    kept = {g: state for g, state in snapshot.cgroups.items() if g != root and not g.startswith(f"{root}/")}
+    outside = {g: state for g, state in snapshot.cgroups.items() if g != root and not g.startswith(f"{root}/")}
     fresh = {group: state for group in cgroups.tree(root) if (state := _state(cgroups, group, snapshot)) is not None}
-    return dataclasses.replace(snapshot, time=time, cgroups={**kept, **fresh})
+    return dataclasses.replace(snapshot, time=time, cgroups={**outside, **fresh})
 
 
 def fresh_quotas(snapshot: Snapshot, cgroups: Cgroups, groups: Collection[str]) -> dict[str, Cgroup]:
@@ -80,14 +80,14 @@ def of_groups(snapshot: Snapshot, groups: Collection[str]) -> Snapshot:
     touched = with_parents(groups)
     places = {uid: place for uid, place in snapshot.places.items() if place.group in touched}
     layout = snapshot.layout
-    kept = (layout.kubepods, layout.burstable, layout.besteffort, *(g for place in places.values() for g in place.all))
-    ours = [place for group in kept for place in cgroup.places_of(group) if place in snapshot.ours]
+    names = (layout.kubepods, layout.burstable, layout.besteffort, *(g for place in places.values() for g in place.all))
+    ours = [place for group in names for place in cgroup.places_of(group) if place in snapshot.ours]
     if not snapshot.core_sched.missing:
         ours += [place for place in snapshot.found if place.kind is core_cookie.COOKIE]
     return dataclasses.replace(
         snapshot,
         places=places,
-        cgroups={group: snapshot.cgroups[group] for group in kept if group in snapshot.cgroups},
+        cgroups={group: snapshot.cgroups[group] for group in names if group in snapshot.cgroups},
         ours=frozenset(ours),
         found={place: snapshot.found[place] for place in ours if place in snapshot.found},
     )
@@ -111,5 +111,5 @@ def _state(cgroups: Cgroups, group: str, snapshot: Snapshot) -> Cgroup | None:
         state = cgroups.state(group)
     except (OSError, ValueError):
         return None
-    known = snapshot.cgroups.get(group)
-    return msgspec.structs.replace(state, values=known.values) if known else state
+    before = snapshot.cgroups.get(group)
+    return msgspec.structs.replace(state, values=before.values) if before else state

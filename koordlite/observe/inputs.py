@@ -87,17 +87,17 @@ class Inputs:
         owner = f"node/{this_node.name}" if this_node else "node"
         self._read_annotations(notes, owner, problems)
         machine = self._unchanged.of("machine", (topology,), lambda: CPUSet(cpu.id for cpu in topology.cpus) or None)
-        entries = self._unchanged.each("pods", view.pods, lambda obj: _pod(obj, machine), given=machine)
+        entries = self._unchanged.each("pods", view.pods, lambda obj: _pod(obj, machine), context=machine)
         pods = self._unchanged.of("readable", (entries,), lambda: tuple(p for p in entries if isinstance(p, Pod)))
         problems += [entry for entry in entries if isinstance(entry, Problem)]
         view = self._with_claims(view, pods)
         binds = bind_policy(labels, view.kubelet.cpu_manager_policy, view.kubelet.cpu_manager_options)
         pods = self._with_assignments(view, pods, topology, binds_every_pod=bool(binds))
-        held = self._unchanged.same("held by Crane", self._crane.held(pods, view.kubelet))
-        pods = self._unchanged.of("beside Crane", (pods, held), lambda: _beside(pods, held))
+        crane_cpus = self._unchanged.same("held by Crane", self._crane.exclusive_cpus(pods, view.kubelet))
+        pods = self._unchanged.of("beside Crane", (pods, crane_cpus), lambda: _beside(pods, crane_cpus))
         kubelet = msgspec.structs.replace(view.kubelet, pod_cpus=pools.kept_by_kubelet(view.kubelet.pod_cpus, pods))
         config = self._read_slo(view, labels, notes, taken_at, owner)
-        reserved = self._reserve(kubelet, pods, topology, held)
+        reserved = self._reserve(kubelet, pods, topology, crane_cpus)
         why, do = reserved.fallback, "correct the annotation; until then the fallback holds"
         if not why and topology.cpus and len(reserved.cpus) == len(topology.cpus):
             why = f"it reserves all {len(topology.cpus)} CPUs of the machine, so none is left for pods"
@@ -131,8 +131,8 @@ class Inputs:
 
     def _with_claims(self, view: ClusterView, pods: tuple[Pod, ...]) -> ClusterView:
         """The view with the CPUs of ResourceClaims among those that pods have alone."""
-        given, by_kubelet = view.kubelet.resources, view.kubelet.pod_cpus
-        claimed = self._unchanged.of("claimed", (given, pods), lambda: pools.claimed(given, pods))
+        resources, by_kubelet = view.kubelet.resources, view.kubelet.pod_cpus
+        claimed = self._unchanged.of("claimed", (resources, pods), lambda: pools.claimed(resources, pods))
         if not claimed:
             return view
         alone = self._unchanged.of("alone", (by_kubelet, claimed), lambda: (*by_kubelet, *claimed))
@@ -150,7 +150,7 @@ class Inputs:
         def judged() -> tuple[Pod, ...]:
             created = {pod.metadata.uid: pod.metadata.creation_timestamp or "" for pod in view.pods}
             pool = self._shared_pool(pods, view.kubelet, topology) if topology.cpus else None
-            found = assignments.judged(
+            assigned = assignments.judged(
                 pods,
                 before=self._promises.value,
                 created=created,
@@ -158,10 +158,10 @@ class Inputs:
                 pool=pool,
                 machine=Machine.of(topology.cpus),
             )
-            holding = {pod.uid: pod.resource_status.cpuset for pod in found if pod.resource_status.cpuset}
+            holding = {pod.uid: pod.resource_status.cpuset for pod in assigned if pod.resource_status.cpuset}
             # Until the pods are complete, promises of pods that are not known yet stay.
             self._promises.keep(holding if view.node is not None else {**self._promises.value, **holding})
-            return found
+            return assigned
 
         return self._unchanged.of(
             "assignments",
@@ -173,7 +173,7 @@ class Inputs:
         """CPUs that latency-sensitive pods share, before any promise by Koordinator's annotation."""
         system = self._system_qos
         alone = pools.kept_by_kubelet(kubelet.pod_cpus, pods)
-        elsewhere = {held.uid for held in alone}
+        elsewhere = {each.uid for each in alone}
         sharing = (
             pod
             for pod in pods
@@ -183,7 +183,7 @@ class Inputs:
         return assignments.SharedPool(
             cpus=topology.cpuset - system.exclusive_cpus - (listed or cpuset.EMPTY),
             reserved=min(reservation.cpu_count(self._reservation), len(topology.cpus)),
-            exclusive=cpuset.union([self._crane.held(pods, kubelet), *(held.cpus for held in alone)]),
+            exclusive=cpuset.union([self._crane.exclusive_cpus(pods, kubelet), *(each.cpus for each in alone)]),
             percent=self._pool_floor_percent,
             shared_milli=sum(
                 pod.request_milli()
@@ -205,8 +205,8 @@ class Inputs:
     ) -> CraneState:
         """CPUs that are not promised, as others have them alone: those of Koordinator's pods, of kubelet's, and of
         SYSTEM pods."""
-        given = topology, kubelet.listed_reserved_cpus, kubelet.reserved
-        by_kubelet = self._unchanged.of("reserved by kubelet", given, lambda: _kept(kubelet, topology))
+        inputs = topology, kubelet.listed_reserved_cpus, kubelet.reserved
+        by_kubelet = self._unchanged.of("reserved by kubelet", inputs, lambda: _reserved_by_kubelet(kubelet, topology))
         system = self._system_qos.exclusive_cpus
         pool = None
         if self._crane.on and topology.cpus:
@@ -233,14 +233,14 @@ class Inputs:
         """CPUs of pods, and those of SYSTEM pods alone, are avoided by a reservation that names none."""
         system = self._system_qos.exclusive_cpus
         same = self._unchanged.same
-        taken = same(
-            "taken", cpuset.union([promised, self._pinned(pods), *(held.cpus for held in kubelet.pod_cpus), system])
+        unavailable = same(
+            "taken", cpuset.union([promised, self._pinned(pods), *(each.cpus for each in kubelet.pod_cpus), system])
         )
         written = same("written", self._reservation)
         return self._unchanged.of(
             "reserved",
-            (written, topology, taken),
-            lambda: reservation.resolve(written=written, cpus=topology.cpus, pinned=taken),
+            (written, topology, unavailable),
+            lambda: reservation.resolve(written=written, cpus=topology.cpus, pinned=unavailable),
         )
 
     def _pinned(self, pods: tuple[Pod, ...]) -> CPUSet:
@@ -265,7 +265,7 @@ class Inputs:
         return self._slo
 
 
-def _kept(kubelet: Kubelet, topology: Topology) -> CPUSet:
+def _reserved_by_kubelet(kubelet: Kubelet, topology: Topology) -> CPUSet:
     """Kubelet's reservedSystemCPUs; without a list as many CPUs as it reserves."""
     milli = kubelet.reserved_milli
     if kubelet.listed_reserved_cpus or not milli:
@@ -273,11 +273,11 @@ def _kept(kubelet: Kubelet, topology: Topology) -> CPUSet:
     return reserved_by_number(Machine(topology.cpus), -(-milli // 1000))
 
 
-def _beside(pods: tuple[Pod, ...], held: CPUSet) -> tuple[Pod, ...]:
+def _beside(pods: tuple[Pod, ...], crane_cpus: CPUSet) -> tuple[Pod, ...]:
     """The pods, those with assigned CPUs without the ones that other pods have by Crane's annotations since before."""
-    if not any(pod.resource_status.cpuset & held for pod in pods):
+    if not any(pod.resource_status.cpuset & crane_cpus for pod in pods):
         return pods
-    less = ((pod, assignments.without(pod.resource_status, held)) for pod in pods)
+    less = ((pod, assignments.without(pod.resource_status, crane_cpus)) for pod in pods)
     return tuple(
         pod if status is pod.resource_status else msgspec.structs.replace(pod, resource_status=status)
         for pod, status in less
@@ -286,8 +286,8 @@ def _beside(pods: tuple[Pod, ...], held: CPUSet) -> tuple[Pod, ...]:
 
 def _pod(obj: wire.PodObject, machine: CPUSet | None) -> Pod | Problem:
     """The pod; what is wrong with one that no rule foresaw."""
-    (found,) = isolation.each([obj], lambda one: from_wire(one, machine), _unreadable)
-    return found
+    (pod,) = isolation.each([obj], lambda one: from_wire(one, machine), _unreadable)
+    return pod
 
 
 def _unreadable(obj: wire.PodObject, why: str) -> Pod | Problem:

@@ -140,8 +140,8 @@ class NewGroups:
             return frozenset()
         self._probe(now)
         due = frozenset(group for group, times in self._looks.items() if times[0] <= now)
-        left = {group: tuple(t for t in times if t > now) for group, times in self._looks.items()}
-        self._looks = {group: times for group, times in left.items() if times}
+        pending = {group: tuple(t for t in times if t > now) for group, times in self._looks.items()}
+        self._looks = {group: times for group, times in pending.items() if times}
         return due
 
     def _probe(self, now: float) -> None:

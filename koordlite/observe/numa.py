@@ -111,11 +111,11 @@ def counters(files: Files, topology: Topology) -> tuple[NumaCounters, ...]:
 
 def _counters(files: Files, node: NUMANode, ticks: dict[int, procfs.CPUTicks]) -> NumaCounters:
     mine = [ticks[cpu] for cpu in node.cpus if cpu in ticks]
-    counted = bool(mine) or not node.cpus
+    has_ticks = bool(mine) or not node.cpus
     return NumaCounters(
         node=node.id,
-        used_seconds=sum(each.busy for each in mine) / procfs.USER_HZ if counted else None,
-        idle_seconds=sum(each.idle for each in mine) / procfs.USER_HZ if counted else None,
+        used_seconds=sum(each.busy for each in mine) / procfs.USER_HZ if has_ticks else None,
+        idle_seconds=sum(each.idle for each in mine) / procfs.USER_HZ if has_ticks else None,
         memory_total=node.memory,
         memory_used=memory_used(files, node),
         huge_pages_used=dict(_huge_pages_used(files, node)),

@@ -103,9 +103,9 @@ def _container(host: Host, container: str, group: str, ran: Mapping[int, float])
     pages: dict[PageKind, collections.Counter[int]] = {}
     many: collections.Counter[int] = collections.Counter()
     files: dict[tuple[PageKind, bytes], collections.Counter[int]] = {}
-    left, processes, locked = MOST_BYTES, 0, 0
+    budget, processes, locked = MOST_BYTES, 0, 0
     for pid in pids:
-        if processes == MOST_PROCESSES or left <= 0 or host.clock.monotonic() > end:
+        if processes == MOST_PROCESSES or budget <= 0 or host.clock.monotonic() > end:
             unread = f"{len(pids) - processes} of {len(pids)} processes were left out: reading them would take too long"
             break
         try:
@@ -115,7 +115,7 @@ def _container(host: Host, container: str, group: str, ran: Mapping[int, float])
             if not vanished(error):
                 unread = f"process {pid}: {error.strerror or error}; the kernel shows other users' memory to root only"
             continue
-        processes, left = processes + 1, left - len(raw)
+        processes, budget = processes + 1, budget - len(raw)
         locked += int(status[1]) * 1024 if status else 0
         own: dict[tuple[PageKind, bytes], collections.Counter[int]] = {}
         for each in mappings(raw):

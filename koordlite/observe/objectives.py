@@ -122,13 +122,12 @@ class ObjectiveReader:
     def _objective(self, pod: Pod, name: str, most: float | None) -> Objective:
         query = self._settings.queries.get(name)
         if query is None:
-            known = ", ".join(sorted(self._settings.queries)) or "none"
-            why = f"the operator defines no query of this name (objectives.queries: {known})"
+            names = ", ".join(sorted(self._settings.queries)) or "none"
+            why = f"the operator defines no query of this name (objectives.queries: {names})"
             return Objective(query=name, most=most or 0.0, asked=most or 0.0, why=why)
-        asked = query.most if most is None else most
-        objective = Objective(
-            query=name, most=min(max(asked, query.least), query.most), asked=asked, unit=query.unit, why=self._why(name)
-        )
+        target = query.most if most is None else most
+        bounded = min(max(target, query.least), query.most)
+        objective = Objective(query=name, most=bounded, asked=target, unit=query.unit, why=self._why(name))
         answer = self._answers.get(name)
         value = answer.values.get((pod.namespace, pod.name)) if answer else None
         if answer is None or value is None:

@@ -82,7 +82,7 @@ class Observer:
         tasks_seconds: float,
         monitor_seconds: float = 0.0,
         interval_seconds: float = 1.0,
-        wanted: wants.Asked = wants.nothing,
+        needs_of: wants.Source = wants.nothing,
         state: pathlib.Path | None = None,
         node_metric: bool = False,
         sections: Mapping[str, StrategySettings] | None = None,
@@ -91,15 +91,15 @@ class Observer:
         reacts: bool = False,
         objectives: ObjectiveSettings | None = None,
     ) -> None:
-        """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl_groups`. `state` is
-        the folder that keeps good settings and promises for the next run. `node_metric`: whether one is reported, which
-        needs use over longer times. `sections` are those of the strategies, `kubelet_folder` has crane-agent's
+        """`needs_of` says what strategies ask to see besides the usual; seconds: see `observe.resctrl_groups`. `state`
+        is the folder that keeps good settings and promises for the next run. `node_metric`: whether one is reported,
+        which needs use over longer times. `sections` are those of the strategies, `kubelet_folder` has crane-agent's
         checkpoint. `metrics` says what is read only to be shown; `reacts`, that `service_counters` will be asked for;
         `objectives`, where those of services are measured."""
         sections = sections or {}
         self._host, self._files, self._cgroups = host, host.files, host.cgroups
         self._cluster, self._clock = cluster, host.clock
-        self._wanted, self._interval = wanted, interval_seconds
+        self._needs_of, self._interval = needs_of, interval_seconds
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")  # One object: what is worked out of it stays.
         self._resctrl = resctrl_groups.ResctrlReader(host, tasks_seconds=tasks_seconds, monitor_seconds=monitor_seconds)
         self._good = kept_file.good_settings(state)
@@ -151,18 +151,18 @@ class Observer:
         self._places.begin(now)
         pods = same("places", self._places.find(cluster.pods))
         hosts = same("hosts", self._host_groups(cluster.slo))
-        wanted = self._wanted(cluster.slo, cluster.pods)
+        needs = self._needs_of(cluster.slo, cluster.pods)
         own = self._unchanged.of("own places", (run.found,), lambda: OwnPlaces.of(run.found))
-        fields_of = self._unchanged.of("fields", (wanted, pods, own), lambda: wanted.fields_of(pods, own.fields))
-        others = (*hosts.values(), *own.groups)
-        cgroups = self._places.states(others, fields=wanted.fields, fields_of=fields_of)
+        fields_of = self._unchanged.of("fields", (needs, pods, own), lambda: needs.fields_of(pods, own.fields))
+        further = (*hosts.values(), *own.groups)
+        cgroups = self._places.states(further, fields=needs.fields, fields_of=fields_of)
         limit = _best_effort_limit(cgroups.get(self._cgroups.layout.besteffort))
-        self._sample(cluster, pods, hosts, wanted=wanted, best_effort_limit=limit)
+        self._sample(cluster, pods, hosts, needs=needs, best_effort_limit=limit)
         subjects = resctrl_groups.Subjects(cluster.slo, cluster.pods, pods, hosts, run.ours)
         resctrl = same("resctrl", self._resctrl.read(subjects))
-        sees_cookies = system.CORE_SCHED in wanted.reads or own.cookies
+        sees_cookies = system.CORE_SCHED in needs.reads or own.cookies
         waiting_containers = _containers(pods.values()) if self._metrics.container_psi else ()
-        by_numa = "memory_places" in wanted.reads
+        by_numa = "memory_places" in needs.reads
         kubelet = same("kubelet", cluster.kubelet)
         inputs = cluster.pods, kubelet
         promised = self._unchanged.of("promised", inputs, lambda: with_promise(*inputs))
@@ -197,14 +197,14 @@ class Observer:
             numa_memory=numa_memory,
             memory_places=same("memory places", self._memory_places.read(now, placed)),
             resctrl=resctrl,
-            system=same("system", system.settings(self._files, wanted.reads, held=own.settings)),
-            swap_bytes=procfs.swap_bytes(self._files) if "swap" in wanted.reads else 0,
+            system=same("system", system.settings(self._files, needs.reads, has_ours=own.settings)),
+            swap_bytes=procfs.swap_bytes(self._files) if "swap" in needs.reads else 0,
             oom_scores=same(
-                "oom scores", system.oom_scores(self._host, cluster.pods, pods, reads=wanted.reads, held=own.scores)
+                "oom scores", system.oom_scores(self._host, cluster.pods, pods, reads=needs.reads, has_ours=own.scores)
             ),
-            irqs=same("interrupts", self._irqs.read(now, run.ours, wanted=system.IRQS in wanted.reads)),
-            core_sched=same("core scheduling", self._cookies.read(now, pods.values(), wanted=sees_cookies)),
-            blocks=same("blocks", system.disks(self._host, cluster.slo, cluster.pods, pods, reads=wanted.reads)),
+            irqs=same("interrupts", self._irqs.read(now, run.ours, enabled=system.IRQS in needs.reads)),
+            core_sched=same("core scheduling", self._cookies.read(now, pods.values(), enabled=sees_cookies)),
+            blocks=same("blocks", system.disks(self._host, cluster.slo, cluster.pods, pods, reads=needs.reads)),
             cpu_info=same("CPU info", self._look_at_cpus(topology, resctrl)),
             published=same("published", self._published(view, cluster, run.last_sync)),
             host_groups=hosts,
@@ -237,15 +237,15 @@ class Observer:
             ),
             **_state(state),
         )
-        return self._with_asked(snapshot, wanted)
+        return self._with_costly(snapshot, needs)
 
-    def _look_at_waits(self, snapshot: Snapshot, wanted: wants.Wants) -> Mapping[str, CPUWait]:
+    def _look_at_waits(self, snapshot: Snapshot, needs: wants.Wants) -> Mapping[str, CPUWait]:
         now, places, limits = snapshot.time, snapshot.places, snapshot.cgroups
-        inputs = (wanted, snapshot.pods, snapshot.slo, snapshot.topology, snapshot.kubelet, snapshot.crane)
+        inputs = (needs, snapshot.pods, snapshot.slo, snapshot.topology, snapshot.kubelet, snapshot.crane)
         uids = self._unchanged.of(
             "waits asked for",
             (*inputs, snapshot.reserved, snapshot.system_qos),
-            lambda: frozenset(wants.of_picture(snapshot, wanted.cpu_waits)),
+            lambda: frozenset(wants.of_picture(snapshot, needs.cpu_waits)),
         )
         if uids or not self._reacts:
             return self._cpu_waits.read(now, {uid: place for uid, place in places.items() if uid in uids}, limits)
@@ -271,16 +271,16 @@ class Observer:
                 f"cgroup {group[:200]}", "depth", str(group.count("/")), why, "find out which container does so"
             )
 
-    def _with_asked(self, snapshot: Snapshot, wanted: wants.Wants) -> Snapshot:
+    def _with_costly(self, snapshot: Snapshot, needs: wants.Wants) -> Snapshot:
         """Waits and objectives of services, and memory of the few groups whose limit is about to fall: to ask for them
         again costs nothing while what the answer depends on stays the same."""
-        inputs = (wanted, snapshot.pods, snapshot.places, snapshot.cgroups)
-        groups = self._unchanged.of("memory asked for", inputs, lambda: wants.of_picture(snapshot, wanted.memory_held))
-        held = self._unchanged.same("memory held", self._places.memory_held(groups))
-        waits = self._unchanged.same("CPU waits", self._look_at_waits(snapshot, wanted))
+        inputs = (needs, snapshot.pods, snapshot.places, snapshot.cgroups)
+        groups = self._unchanged.of("memory asked for", inputs, lambda: wants.of_picture(snapshot, needs.memory_held))
+        memory = self._unchanged.same("memory held", self._places.memory_held(groups))
+        waits = self._unchanged.same("CPU waits", self._look_at_waits(snapshot, needs))
         node = snapshot.node.name if snapshot.node else ""
         objectives = self._unchanged.same("objectives", self._objectives.read(snapshot.time, snapshot.pods, node))
-        return dataclasses.replace(snapshot, memory_held=held, cpu_waits=waits, objectives=objectives)
+        return dataclasses.replace(snapshot, memory_held=memory, cpu_waits=waits, objectives=objectives)
 
     def observe_surge(self, snapshot: Snapshot, use: FreshUse, recall: Recall) -> Snapshot:
         """The picture of a round before its time: `snapshot` with the CPU use of `use`, and with the limits of best
@@ -301,29 +301,29 @@ class Observer:
         cluster = self._inputs.read(view, snapshot.topology, taken_at=snapshot.taken_at)
         run = recall(snapshot.time, {pod.uid for pod in cluster.pods})
         folders = {*groups, *(group.rpartition("/")[0] for group in groups)}
-        pods = self._places.look_again(folders, cluster.pods)
-        named = places.container_names(self._host, cluster.pods, pods, groups, told=self.names())
+        pods = self._places.refresh(folders, cluster.pods)
+        named = places.container_names(self._host, cluster.pods, pods, groups, runtime_names=self.names())
         if named:
             self._places.recognize(named)
-            pods = self._places.look_again((), cluster.pods)
-        others = (place for uid, place in pods.items() if place is not snapshot.places.get(uid))
-        fresh = {*groups, *(group for place in others for group in place.all if group not in snapshot.cgroups)}
-        wanted = self._wanted(snapshot.slo, cluster.pods)
-        fields = wanted.fields_of({uid: p for uid, p in pods.items() if not fresh.isdisjoint(p.all)}, {})
-        found = self._places.present({group: wanted.fields | fields.get(group, frozenset()) for group in fresh})
+            pods = self._places.refresh((), cluster.pods)
+        changed = (place for uid, place in pods.items() if place is not snapshot.places.get(uid))
+        fresh = {*groups, *(group for place in changed for group in place.all if group not in snapshot.cgroups)}
+        needs = self._needs_of(snapshot.slo, cluster.pods)
+        fields = needs.fields_of({uid: p for uid, p in pods.items() if not fresh.isdisjoint(p.all)}, {})
+        present = self._places.present({group: needs.fields | fields.get(group, frozenset()) for group in fresh})
         whole = dataclasses.replace(
             snapshot,
             pods=cluster.pods,
             places=pods,
-            cgroups={**snapshot.cgroups, **fast_snapshot.fresh_quotas(snapshot, self._cgroups, fresh), **found},
+            cgroups={**snapshot.cgroups, **fast_snapshot.fresh_quotas(snapshot, self._cgroups, fresh), **present},
             kubelet=cluster.kubelet,
             core_sched=self._cookies.with_new(snapshot.core_sched, pods.values(), fresh),
             ours=run.ours,
             found=run.found,
         )
-        groups = wants.of_picture(fast_snapshot.of_groups(whole, fresh), wanted.memory_held)
-        held = self._places.memory_held(groups)
-        return dataclasses.replace(whole, memory_held={**snapshot.memory_held, **held})
+        groups = wants.of_picture(fast_snapshot.of_groups(whole, fresh), needs.memory_held)
+        memory = self._places.memory_held(groups)
+        return dataclasses.replace(whole, memory_held={**snapshot.memory_held, **memory})
 
     def _sample(
         self,
@@ -331,7 +331,7 @@ class Observer:
         pods: Mapping[str, PodGroups],
         hosts: Mapping[str, str],
         *,
-        wanted: wants.Wants,
+        needs: wants.Wants,
         best_effort_limit: int | None,
     ) -> None:
         # Pods that say they are BE and are not over; source: Koordinator `getBECPURequestMilliCores`.
@@ -340,14 +340,14 @@ class Observer:
             Subjects(
                 pods={uid: place.group for uid, place in pods.items()},
                 host_apps=hosts,
-                containers=_containers(place for uid, place in pods.items() if uid in wanted.throttling),
+                containers=_containers(place for uid, place in pods.items() if uid in needs.throttling),
                 best_effort_request=sum(pod.request_value(keys.BATCH_CPU) for pod in batch),
                 best_effort_limit=best_effort_limit,
             ),
             Spans(
                 main=slo.collect_policy(cluster.slo.colocation).metric_aggregate_duration_seconds,
-                windows=wanted.windows,
-                percentiles=wanted.percentiles,
+                windows=needs.windows,
+                percentiles=needs.percentiles,
             ),
         )
 
@@ -396,10 +396,10 @@ class Observer:
         """Writers of the zones since this run has begun to look."""
         if not isinstance(topology, objects.WrittenNRTObject):
             return None
-        found = other_writer.last(topology.metadata.managed_fields or ())
+        writer = other_writer.last(topology.metadata.managed_fields or ())
         if self._writer_at_start is None:
-            self._writer_at_start = (found,)
-        return other_writer.at_work(found, self._writer_at_start[0])
+            self._writer_at_start = (writer,)
+        return other_writer.at_work(writer, self._writer_at_start[0])
 
     def _ages(self, view: ClusterView) -> dict[str, float]:
         now = self._clock.monotonic()
@@ -432,8 +432,8 @@ def _without_group(settings: slo.SLO, groups: Mapping[str, str]) -> Iterator[Pro
             yield Problem("configmap/slo-controller-config", "host-application-config", app.name, why, do)
 
 
-def _containers(found: Iterable[PodGroups]) -> tuple[str, ...]:
-    return tuple(group for place in found for group in place.containers.values())
+def _containers(pods: Iterable[PodGroups]) -> tuple[str, ...]:
+    return tuple(group for place in pods for group in place.containers.values())
 
 
 def _best_effort_limit(root: Cgroup | None) -> int | None:

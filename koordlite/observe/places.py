@@ -47,10 +47,10 @@ class Places:
         self._own_fields: Mapping[str, tuple[str, ...]] = {}
         self._folders = Rotation(self._list, seconds=FOLDERS_SECONDS, at_least=AT_LEAST_FOLDERS)
         self._limits = Rotation(self._state, seconds=LIMITS_SECONDS, at_least=AT_LEAST_LIMITS)
-        self._known: dict[str, tuple[Pod, _Children, PodGroups]] = {}
+        self._by_uid: dict[str, tuple[Pod, _Children, PodGroups]] = {}
         self._pods: Sequence[Pod] | None = None
         self._recognized: dict[str, str] = {}
-        self._found: Mapping[str, PodGroups] = {}
+        self._places: Mapping[str, PodGroups] = {}
         self._groups: tuple[str, ...] = ()
         self._stands = False
         self.too_deep = ""
@@ -78,26 +78,26 @@ class Places:
         self._stands = pods is self._pods and not changed
         if not self._stands:
             self._pods = pods
-            found = ((pod, self._place(pod)) for pod in pods)
-            self._known = {pod.uid: (pod, children, place) for pod, (children, place) in found if place is not None}
-            self._found = {uid: place for uid, (_, _, place) in self._known.items()}
-        return self._found
+            pairs = ((pod, self._place(pod)) for pod in pods)
+            self._by_uid = {pod.uid: (pod, children, place) for pod, (children, place) in pairs if place is not None}
+            self._places = {uid: place for uid, (_, _, place) in self._by_uid.items()}
+        return self._places
 
-    def look_again(self, folders: Iterable[str], pods: Sequence[Pod]) -> Mapping[str, PodGroups]:
+    def refresh(self, folders: Iterable[str], pods: Sequence[Pod]) -> Mapping[str, PodGroups]:
         """Same as `find`, between two readings: only what lies in these folders is looked at."""
-        again = frozenset(folders)
-        for folder in again:
-            self._folders.again(folder)
-        self._known = {pod.uid: known for pod in pods if (known := self._placed(pod, again)) is not None}
-        self._found = {uid: place for uid, (_, _, place) in self._known.items()}
+        refreshed = frozenset(folders)
+        for folder in refreshed:
+            self._folders.reread(folder)
+        self._by_uid = {pod.uid: entry for pod in pods if (entry := self._placed(pod, refreshed)) is not None}
+        self._places = {uid: place for uid, (_, _, place) in self._by_uid.items()}
         self._pods = None  # The next reading has other groups than the last one.
-        return self._found
+        return self._places
 
-    def _placed(self, pod: Pod, again: Set[str]) -> tuple[Pod, _Children, PodGroups] | None:
+    def _placed(self, pod: Pod, refreshed: Set[str]) -> tuple[Pod, _Children, PodGroups] | None:
         """Keep what is known of a pod, unless its group is among those that were looked at `again`."""
-        known = self._known.get(pod.uid)
-        if known and known[0] is pod and known[2].group not in again:
-            return known
+        entry = self._by_uid.get(pod.uid)
+        if entry and entry[0] is pod and entry[2].group not in refreshed:
+            return entry
         children, place = self._place(pod)
         return None if place is None else (pod, children, place)
 
@@ -105,7 +105,7 @@ class Places:
         """Each group is that of this container of its pod, until the pod's status names another one."""
         self._recognized |= containers
         pods = {group.rpartition("/")[0] for group in containers}
-        self._known = {uid: known for uid, known in self._known.items() if known[2].group not in pods}
+        self._by_uid = {uid: entry for uid, entry in self._by_uid.items() if entry[2].group not in pods}
 
     def present(self, fields_of: Mapping[str, Set[str]]) -> dict[str, Cgroup]:
         """Present values of these groups alone, with these fields; a group that is gone is left out. The next reading
@@ -115,14 +115,14 @@ class Places:
 
     def memory_held(self, groups: Iterable[str]) -> Mapping[str, MemoryHeld]:
         """Memory that groups hold at this instant; one that is gone, or whose files cannot be read, is missing."""
-        held: dict[str, MemoryHeld] = {}
+        by_group: dict[str, MemoryHeld] = {}
         for group in groups:
             with contextlib.suppress(OSError, ValueError):
-                held[group] = self._cgroups.memory_held(group)
-        return held
+                by_group[group] = self._cgroups.memory_held(group)
+        return by_group
 
     def states(
-        self, others: Iterable[str] = (), *, fields: Set[str] = frozenset(), fields_of: Mapping[str, Set[str]] = _NONE
+        self, further: Iterable[str] = (), *, fields: Set[str] = frozenset(), fields_of: Mapping[str, Set[str]] = _NONE
     ) -> dict[str, Cgroup]:
         """Present values of kubelet's own groups, of the whole besteffort tree (also pods we do not know), of the
         groups of the pods that were found and of `others`, with `fields` besides sets and quotas, and in the groups of
@@ -132,7 +132,7 @@ class Places:
             self._groups = tuple(dict.fromkeys(self._all_groups()))
             self._folders.end()
             self._recognized = {g: name for g, name in self._recognized.items() if g in self._groups}
-        states = self._limits.all((*self._groups, *others))
+        states = self._limits.all((*self._groups, *further))
         self._limits.end()
         return states
 
@@ -158,7 +158,7 @@ class Places:
     def _all_groups(self) -> Iterator[str]:
         layout = self._cgroups.layout
         yield from (layout.kubepods, layout.burstable, *self._tree(layout.besteffort))
-        for place in self._found.values():
+        for place in self._places.values():
             yield from place.all
 
     def _place(self, pod: Pod) -> tuple[_Children, PodGroups | None]:
@@ -170,12 +170,12 @@ class Places:
         if not siblings or group not in siblings:
             return _NO_CHILDREN, None
         children = self._folders.get(group) or _NO_CHILDREN
-        known = self._known.get(pod.uid)
-        if known and known[0] is pod and known[1] is children:
-            return children, known[2]
+        entry = self._by_uid.get(pod.uid)
+        if entry and entry[0] is pod and entry[1] is children:
+            return children, entry[2]
         named = self._named(pod, group, children)
         if not children or not children.keys() >= {*named.values()}:
-            children = self._folders.again(group) or _NO_CHILDREN
+            children = self._folders.reread(group) or _NO_CHILDREN
             named = self._named(pod, group, children)
         containers = {name: path for name, path in named.items() if path in children}
         if not containers and pod.annotations.get(keys.CONFIG_MIRROR) == pod.uid:
@@ -188,12 +188,12 @@ class Places:
     def _named(self, pod: Pod, group: str, children: _Children) -> dict[str, str]:
         """Groups of the containers that the pod's status names, and of those that were recognized before it did."""
         named = ((c.name, self._container_group(group, c.id, children)) for c in pod.containers)
-        found = {name: path for name, path in named if path}
-        for child in self._recognized.keys() & children.keys() - found.values():
+        by_name = {name: path for name, path in named if path}
+        for child in self._recognized.keys() & children.keys() - by_name.values():
             name = self._recognized[child]
-            if found.get(name) not in children and any(c.name == name for c in pod.containers):
-                found[name] = child
-        return found
+            if by_name.get(name) not in children and any(c.name == name for c in pod.containers):
+                by_name[name] = child
+        return by_name
 
     def _container_group(self, group: str, container_id: str, children: _Children) -> str:
         try:
@@ -201,8 +201,8 @@ class Places:
         except ValueError:
             # A runtime we do not know: its group is the one that ends with the id. Else it counts as a sandbox, and
             # still gets the pod's set.
-            known = container_id.rpartition("://")[2]
-            return next((child for child in children if known and self._id_of(child) == known), "")
+            suffix = container_id.rpartition("://")[2]
+            return next((child for child in children if suffix and self._id_of(child) == suffix), "")
 
     def _id_of(self, group: str) -> str:
         try:
@@ -245,22 +245,22 @@ def container_names(
     places: Mapping[str, PodGroups],
     groups: Collection[str],
     *,
-    told: Mapping[str, str],
+    runtime_names: Mapping[str, str],
 ) -> dict[str, str]:
     """Container by group, of those of `groups`, and of the groups below pods in `groups`, that no status names.
 
     What the runtime has `told` goes before what mounts say, which are made only later.
     """
     parents = {group.rpartition("/")[0] for group in groups}
-    asked = (
+    candidates = (
         (pod.uid, group)
         for pod in pods
         if (place := places.get(pod.uid)) and (place.group in parents or place.group in groups)
         for group in place.sandboxes
         if group in groups or place.group in groups
     )
-    found = ((group, told.get(group) or container_of_group(host, group, uid)) for uid, group in asked)
-    return {group: name for group, name in found if name}
+    names = ((group, runtime_names.get(group) or container_of_group(host, group, uid)) for uid, group in candidates)
+    return {group: name for group, name in names if name}
 
 
 _TERMINATION_LOG = re.compile(r"/pods/([^/]+)/containers/([^/]+)/[^/]+\Z")

@@ -38,7 +38,7 @@ _MOST_EXPONENT = 16
 _LEAST_WEIGHT = 1e-4
 
 
-class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StoredHistogram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A histogram on disk."""
 
     low: int
@@ -97,38 +97,38 @@ class Histogram:
             self._low += surplus
 
     @property
-    def kept(self) -> Kept:
+    def stored(self) -> StoredHistogram:
         """For the disk."""
         weights = array.array("f", self._weights)
         if _BIG_ENDIAN:
             weights.byteswap()
-        return Kept(self._low, self._reference, weights.tobytes())
+        return StoredHistogram(self._low, self._reference, weights.tobytes())
 
     @classmethod
-    def of(cls, kept: Kept, buckets: Buckets) -> Histogram:
+    def of(cls, stored: StoredHistogram, buckets: Buckets) -> Histogram:
         """Histogram as it was kept; ValueError for what no histogram can be."""
         weights = array.array("f")
-        weights.frombytes(kept.weights)
+        weights.frombytes(stored.weights)
         if _BIG_ENDIAN:
             weights.byteswap()
-        fits = kept.low >= 0 and kept.low + len(weights) <= buckets.count and len(weights) <= SPAN
-        if not fits or not all(0 <= weight < 2e9 for weight in weights) or not 0 <= kept.reference < 1e12:
+        fits = stored.low >= 0 and stored.low + len(weights) <= buckets.count and len(weights) <= SPAN
+        if not fits or not all(0 <= weight < 2e9 for weight in weights) or not 0 <= stored.reference < 1e12:
             raise ValueError("these are no weights of buckets")
-        return cls(kept.low, kept.reference, weights)
+        return cls(stored.low, stored.reference, weights)
 
 
 _BIG_ENDIAN = array.array("H", [1]).tobytes() == b"\x00\x01"
 
 
-class _KeptModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _StoredModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first: float
     last: float
-    cpu: Kept
-    memory: Kept
+    cpu: StoredHistogram
+    memory: StoredHistogram
 
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    models: dict[str, _KeptModel] = {}
+    models: dict[str, _StoredModel] = {}
 
 
 _REMOVE = "remove it; what pods need is learnt again, which takes a day"
@@ -145,11 +145,11 @@ class _Model:
         self.peak = allocatable.NOTHING
 
     @classmethod
-    def of(cls, kept: _KeptModel) -> _Model:
+    def of(cls, stored: _StoredModel) -> _Model:
         """Model as it was kept; ValueError for what no model can be."""
-        cpu, memory = Histogram.of(kept.cpu, histogram.CPU), Histogram.of(kept.memory, histogram.MEMORY)
-        model = cls(kept.first, cpu, memory)
-        model.last = kept.last
+        cpu, memory = Histogram.of(stored.cpu, histogram.CPU), Histogram.of(stored.memory, histogram.MEMORY)
+        model = cls(stored.first, cpu, memory)
+        model.last = stored.last
         model.predict()
         return model
 
@@ -168,8 +168,8 @@ class _Model:
 
 def _decoded(raw: bytes) -> _Content:
     content = msgspec.json.decode(raw, type=_Content)
-    for kept in content.models.values():
-        _Model.of(kept)  # What cannot be one is to be refused with the file.
+    for stored in content.models.values():
+        _Model.of(stored)  # What cannot be one is to be refused with the file.
     return content
 
 
@@ -182,8 +182,8 @@ class Predictor:
         self._file = KeptFile(
             path, _Content(), decode=_decoded, encode=lambda content: content, unreadable=_REMOVE, unwritable=_REMOVE
         )
-        self._models = {uid: _Model.of(kept) for uid, kept in self._file.value.models.items()}
-        self._kept_at: float | None = None
+        self._models = {uid: _Model.of(stored) for uid, stored in self._file.value.models.items()}
+        self._stored_at: float | None = None
         self._writing: Worker | None = None
 
     @property
@@ -247,25 +247,25 @@ class Predictor:
             self._models[uid] = _Model(wall, Histogram(), Histogram())
         self._models[uid].add(use, wall, self._config)
 
-    def _forget(self, wall: float, known: set[str]) -> None:
+    def _forget(self, wall: float, uids: set[str]) -> None:
         """Pods that are gone, after a while: a list may be incomplete for a moment."""
-        if len(self._models) <= len(known) + 2:
+        if len(self._models) <= len(uids) + 2:
             return
-        gone = [u for u, m in self._models.items() if u not in known and wall - m.last > FORGET_SECONDS]
-        for uid in gone:
+        expired = [u for u, m in self._models.items() if u not in uids and wall - m.last > FORGET_SECONDS]
+        for uid in expired:
             if uid not in (_PROD, _SYSTEM):
                 del self._models[uid]
 
     def _keep(self, wall: float) -> None:
         """Write a checkpoint when it is time, beside the tick: a disk may take its time."""
-        if self._kept_at is None:
-            self._kept_at = wall
+        if self._stored_at is None:
+            self._stored_at = wall
         busy = self._writing is not None and self._writing.is_alive()
-        if busy or 0 <= wall - self._kept_at < KEEP_SECONDS:
+        if busy or 0 <= wall - self._stored_at < KEEP_SECONDS:
             return
-        self._kept_at = wall
+        self._stored_at = wall
         models = {
-            uid: _KeptModel(first=each.first, last=each.last, cpu=each.cpu.kept, memory=each.memory.kept)
+            uid: _StoredModel(first=each.first, last=each.last, cpu=each.cpu.stored, memory=each.memory.stored)
             for uid, each in self._models.items()
         }
         self._writing = Worker("predictions", lambda: self._file.keep(_Content(models)), daemon=False)

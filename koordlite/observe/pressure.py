@@ -37,11 +37,11 @@ class PressureReader:
         missing."""
         best_effort = self._cgroups.layout.besteffort
         machine = _read(lambda resource: self._files.read(f"/proc/pressure/{resource}"))
-        found = {MACHINE: machine, best_effort: self._of_group(best_effort)}
-        if found[best_effort] is not None:
+        by_group = {MACHINE: machine, best_effort: self._of_group(best_effort)}
+        if by_group[best_effort] is not None:
             for turns, groups in ((self._pods, pods), (self._containers, containers)):
-                found |= turns.turn(now, groups)
-        return {group: pressures for group, pressures in found.items() if pressures}
+                by_group |= turns.turn(now, groups)
+        return {group: pressures for group, pressures in by_group.items() if pressures}
 
     def _of_group(self, group: str) -> Pressures | None:
         """None where the group has no such files, or is gone."""
@@ -51,10 +51,10 @@ class PressureReader:
 def _read(read: Callable[[str], bytes]) -> Pressures:
     """Pressure files that can be read. A kernel that was booted with psi=0 refuses with EOPNOTSUPP, one without it with
     ENOENT."""
-    found: dict[str, Pressure] = {}
+    by_resource: dict[str, Pressure] = {}
     for resource in RESOURCES:
         try:
-            found[resource] = procfs.pressure(read(resource))
+            by_resource[resource] = procfs.pressure(read(resource))
         except (OSError, ValueError):
             continue
-    return found
+    return by_resource

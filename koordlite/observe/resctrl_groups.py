@@ -46,8 +46,8 @@ class Subjects(msgspec.Struct, frozen=True):
     @property
     def are_any(self) -> bool:
         """Tell whether there is a group, or one is asked for: else no thread matters."""
-        asked = any(keys.POD_RESCTRL in pod.annotations and pod.active for pod in self.pods)
-        return asked or any(each.enable for each in self.slo.resctrl.values()) or self.have_ours
+        is_annotated = any(keys.POD_RESCTRL in pod.annotations and pod.active for pod in self.pods)
+        return is_annotated or any(each.enable for each in self.slo.resctrl.values()) or self.have_ours
 
     @property
     def have_ours(self) -> bool:
@@ -143,14 +143,12 @@ class ResctrlReader:
 
     def _count(self, groups: Iterable[str], now: float) -> None:
         seconds = 0.0 if self._counted_at is None else now - self._counted_at
-        counters = {group: found for group in groups if (found := self._host.resctrl.counters(group))}
-        self._use = {
-            group: monitoring.use(self._counters.get(group, {}), found, seconds) for group, found in counters.items()
-        }
+        before, counters = self._counters, {g: each for g in groups if (each := self._host.resctrl.counters(g))}
+        self._use = {group: monitoring.use(before.get(group, {}), each, seconds) for group, each in counters.items()}
         self._counters, self._counted_at = counters, now
 
 
 def _monitors(ours: Iterable[Place]) -> list[str]:
     """Monitoring groups that are in the undo journal."""
-    found = (place.part("group") for place in ours if place.kind is GROUP)
-    return sorted(group for group in found if "/mon_groups/" in group)
+    groups = (place.part("group") for place in ours if place.kind is GROUP)
+    return sorted(group for group in groups if "/mon_groups/" in group)

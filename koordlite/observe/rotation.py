@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from typing import Generic, TypeVar
 
-from koordlite.unchanged import kept_if_equal
+from koordlite.unchanged import last_if_equal
 
 T = TypeVar("T")
 
@@ -21,69 +21,69 @@ class Rotation(Generic[T]):
     def __init__(self, read: Callable[[str], T | None], *, seconds: float, at_least: int) -> None:
         """`read` gives None for what is gone. All are read within `seconds`, and `at_least` so many each time."""
         self._read, self._seconds, self._at_least = read, seconds, at_least
-        self._kept: dict[str, T] = {}
+        self._values: dict[str, T] = {}
         self._due: set[str] = set()
-        self._asked: set[str] = set()
+        self._used: set[str] = set()
         self._time: float | None = None
 
     def begin(self, now: float, *, fresh: Collection[str] = ()) -> None:
         """A round of looking at the time `now`; names in `fresh` are not taken from memory."""
         passed = self._seconds if self._time is None else max(0.0, now - self._time)
-        share = math.ceil(len(self._kept) * min(1.0, passed / self._seconds))
+        share = math.ceil(len(self._values) * min(1.0, passed / self._seconds))
         # What was read last stands last.
-        self._due = {*itertools.islice(self._kept, max(self._at_least, share)), *fresh}
-        self._asked.clear()
+        self._due = {*itertools.islice(self._values, max(self._at_least, share)), *fresh}
+        self._used.clear()
         self._time = now
 
     def get(self, name: str) -> T | None:
         """The value of `name`, at most `seconds` old; None when it is gone."""
-        self._asked.add(name)
-        kept = self._kept.get(name)
-        if kept is not None and name not in self._due:
-            return kept
-        return self.again(name)
+        self._used.add(name)
+        value = self._values.get(name)
+        if value is not None and name not in self._due:
+            return value
+        return self.reread(name)
 
-    def again(self, name: str) -> T | None:
+    def reread(self, name: str) -> T | None:
         """The value of `name` as it is at this moment."""
-        self._asked.add(name)
+        self._used.add(name)
         self._due.discard(name)
-        kept, value = self._kept.pop(name, None), self._read(name)
+        last, value = self._values.pop(name, None), self._read(name)
         if value is None:
             return None
-        self._kept[name] = kept_if_equal(kept, value)
-        return self._kept[name]
+        self._values[name] = last_if_equal(last, value)
+        return self._values[name]
 
     def renew(self) -> bool:
         """Read what is due; whether anything of it is not what it was."""
-        before = {name: self._kept.get(name) for name in self._due}
-        return any(self.again(name) is not value for name, value in before.items())
+        before = {name: self._values.get(name) for name in self._due}
+        return any(self.reread(name) is not value for name, value in before.items())
 
     def end(self) -> None:
         """Forget what this round did not ask for."""
-        if len(self._asked) < len(self._kept):
-            self._kept = {name: value for name, value in self._kept.items() if name in self._asked}
+        if len(self._used) < len(self._values):
+            self._values = {name: value for name, value in self._values.items() if name in self._used}
 
     def all(self, names: Iterable[str]) -> dict[str, T]:
         """Readings of `names` that exist, in their order."""
-        wanted = dict.fromkeys(names)
-        self._asked.update(wanted)
-        due, kept = self._due, self._kept
-        for name in [name for name in wanted if name in due or name not in kept]:
-            self.again(name)
-        return {name: kept[name] for name in wanted if name in kept}
+        ordered = dict.fromkeys(names)
+        self._used.update(ordered)
+        due, values = self._due, self._values
+        for name in [name for name in ordered if name in due or name not in values]:
+            self.reread(name)
+        return {name: values[name] for name in ordered if name in values}
 
     def turn(self, now: float, names: Iterable[str], *, fresh: Collection[str] = ()) -> dict[str, T]:
         """One whole round at the time `now`: readings of `names` that exist, in their order."""
         self.begin(now, fresh=fresh)
-        found = self.all(names)
+        values = self.all(names)
         self.end()
-        return found
+        return values
 
     def forget(self, names: Iterable[str]) -> None:
         """Take none of these from memory."""
         for name in names:
-            self._kept.pop(name, None)
+            self._values.pop(name, None)
 
     def clear(self) -> None:
         """Take nothing from memory."""
-        self._kept.clear()
+        self._values.clear()

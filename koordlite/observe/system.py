@@ -29,12 +29,12 @@ OOM_SCORES = "oom_score_adj"
 SYSTEM = "system/"
 
 
-def settings(files: Files, reads: Iterable[str], *, held: bool) -> dict[str, str]:
+def settings(files: Files, reads: Iterable[str], *, has_ours: bool) -> dict[str, str]:
     """The settings among `reads` (`system/NAME`), by name; all while one is `held` by us; missing where this kernel has
     none."""
-    asked = (wanted.removeprefix(SYSTEM) for wanted in reads if wanted.startswith(SYSTEM))
-    found = ((name, system_files.read(files, name)) for name in (system_settings.PATHS if held else asked))
-    return {name: text for name, text in found if text is not None}
+    names = (field.removeprefix(SYSTEM) for field in reads if field.startswith(SYSTEM))
+    texts = ((name, system_files.read(files, name)) for name in (system_settings.PATHS if has_ours else names))
+    return {name: text for name, text in texts if text is not None}
 
 
 def oom_scores(
@@ -43,17 +43,17 @@ def oom_scores(
     places: Mapping[str, PodGroups],
     *,
     reads: Collection[str],
-    held: bool,
+    has_ours: bool,
 ) -> dict[str, tuple[Process, ...]]:
     """Processes of containers by group, for the pods that ask for a number; for all while one is `held` by us.
 
     To read every process of the node in every tick would be dear, and few pods ask.
     """
-    if OOM_SCORES not in reads and not held:
+    if OOM_SCORES not in reads and not has_ours:
         return {}
     annotations = {keys.OOM_SCORE_ADJ, keys.OOM_SCORE_ADJ_SPEC}
-    wanted = [pod for pod in pods if pod.uid in places and (held or annotations & pod.annotations.keys())]
-    groups = [group for pod in wanted for group in places[pod.uid].containers.values()]
+    selected = [pod for pod in pods if pod.uid in places and (has_ours or annotations & pod.annotations.keys())]
+    groups = [group for pod in selected for group in places[pod.uid].containers.values()]
     return {group: tuple(system_files.oom_scores(host.files, host.cgroups, group)) for group in groups}
 
 
@@ -68,13 +68,13 @@ def disks(
     if BLOCKS not in reads:
         return _NOTHING
     groups = {uid: place.group for uid, place in places.items()}
-    found = list(askers(slo.resource_qos, pods, groups, host.cgroups.layout.besteffort))
-    if not found:
+    requests = list(askers(slo.resource_qos, pods, groups, host.cgroups.layout.besteffort))
+    if not requests:
         return _NOTHING
-    named = {asker.disk(block): (asker, block) for asker in found for block in asker.blocks}
+    named = {asker.disk(block): (asker, block) for asker in requests for block in asker.blocks}
     return Blocks(
         devices={name: _numbers(host.files, asker, block) for name, (asker, block) in named.items()},
-        values={group: _values(host, group) for group in {ROOT, *(asker.group for asker in found)}},
+        values={group: _values(host, group) for group in {ROOT, *(asker.group for asker in requests)}},
     )
 
 
@@ -90,8 +90,8 @@ def _numbers(files: Files, asker: Asker, block: Block) -> tuple[str, ...]:
 
 
 def _values(host: Host, group: str) -> dict[BlockField, Mapping[str, str]]:
-    found = ((field, block_devices.read(host.files, host.cgroups, group, field)) for field in UNSET)
-    return {field: lines for field, lines in found if lines is not None}
+    by_field = ((field, block_devices.read(host.files, host.cgroups, group, field)) for field in UNSET)
+    return {field: lines for field, lines in by_field if lines is not None}
 
 
 IRQS = "irqs"
@@ -109,9 +109,9 @@ class IRQReader:
         self._irqs: dict[str, IRQ] = {}
         self._counts: Mapping[str, Mapping[int, int]] = {}
 
-    def read(self, now: float, ours: Collection[Place], *, wanted: bool) -> Mapping[str, IRQ]:
+    def read(self, now: float, ours: Collection[Place], *, enabled: bool) -> Mapping[str, IRQ]:
         """Interrupts by number; none while nobody wants them."""
-        if not wanted:
+        if not enabled:
             self._read_at, self._irqs = None, {}
             return self._irqs
         if self._read_at is None or not 0 <= now - self._read_at < IRQ_SECONDS:
@@ -128,11 +128,11 @@ class IRQReader:
         fresh = {place.part("number") for place in ours if place.kind is INTERRUPT} & self._irqs.keys()
         for number in fresh:
             present = irqs.read(self._files, number)
-            known = self._irqs[number]
+            last = self._irqs[number]
             if present is None:
                 self._irqs = {name: each for name, each in self._irqs.items() if name != number}
-            elif (present.cpus, present.effective, present.device) != (known.cpus, known.effective, known.device):
-                self._irqs = {**self._irqs, number: msgspec.structs.replace(present, rates=known.rates)}
+            elif (present.cpus, present.effective, present.device) != (last.cpus, last.effective, last.device):
+                self._irqs = {**self._irqs, number: msgspec.structs.replace(present, rates=last.rates)}
         return self._irqs
 
     def _rates(self, number: str, counts: Mapping[str, Mapping[int, int]], seconds: float) -> dict[int, float]:
@@ -158,12 +158,12 @@ class CoreCookieReader:
     def __init__(self, cookies: Cookies) -> None:
         self._cookies = cookies
         self._groups = Rotation(cookies.of_group, seconds=COOKIE_SECONDS, at_least=COOKIES_AT_LEAST)
-        self._wanted = False
+        self._enabled = False
 
-    def read(self, now: float, places: Iterable[PodGroups], *, wanted: bool) -> CoreSched:
+    def read(self, now: float, places: Iterable[PodGroups], *, enabled: bool) -> CoreSched:
         """Cookies of all containers, pause containers as well; nothing while nobody wants it."""
-        self._wanted = wanted
-        if not wanted:
+        self._enabled = enabled
+        if not enabled:
             self._groups.clear()
             return _NOT_READ
         missing = self._cookies.missing()
@@ -174,12 +174,12 @@ class CoreCookieReader:
 
     def with_new(self, snapshot: CoreSched, places: Iterable[PodGroups], groups: Collection[str]) -> CoreSched:
         """`snapshot` with the containers of `groups` as they are now."""
-        if not self._wanted or snapshot.missing:
+        if not self._enabled or snapshot.missing:
             return snapshot
         fresh: Mapping[str, tuple[TaskCookie, ...]] = {
-            group: found
+            group: tasks
             for place in places
             for group in place.inside
-            if group in groups and (found := self._groups.again(group)) is not None
+            if group in groups and (tasks := self._groups.reread(group)) is not None
         }
         return CoreSched("", {**snapshot.tasks, **fresh})

@@ -79,8 +79,8 @@ class Sampler:
         if sample[NODE]:
             self._good_at = now
             self._first_at = now if self._first_at is None else self._first_at
-        known = {kind: named.keys() for kind, named in groups.items()}
-        self._windows.add(now, sample, {**known, NODE: {ONE}, REQUEST: {ONE}, LIMIT: {ONE}}, spans.lengths)
+        names = {kind: named.keys() for kind, named in groups.items()}
+        self._windows.add(now, sample, {**names, NODE: {ONE}, REQUEST: {ONE}, LIMIT: {ONE}}, spans.lengths)
         self._last = msgspec.structs.replace(
             windows.usage(sample, 1),
             containers=self._rates(CONTAINER, {group: group for group in subjects.containers}),
@@ -112,8 +112,8 @@ class Sampler:
 
     def percentiles(self) -> dict[tuple[int, int], Usage]:
         """Percentiles that were asked for, by seconds and percent; a window without a sample of anything is missing."""
-        asked = (each for each in self._spans.percentiles if self._windows.has(each[0]))
-        return {(seconds, percent): self._windows.percentile(seconds, percent) for seconds, percent in asked}
+        spans = (each for each in self._spans.percentiles if self._windows.has(each[0]))
+        return {(seconds, percent): self._windows.percentile(seconds, percent) for seconds, percent in spans}
 
     def node_percentiles(self) -> dict[int, Use]:
         """Percent → use of the node over the main window."""
@@ -146,22 +146,22 @@ class Sampler:
 
     def _rates(self, kind: str, groups: Mapping[str, str]) -> dict[str, int]:
         """CPU in millicores by name. Hundreds of groups a tick: names that do not change are looked up once."""
-        held = self._counters[kind]
-        counters = self._counters[kind] = {name: held[name] if name in held else Counter() for name in groups}
+        before = self._counters[kind]
+        counters = self._counters[kind] = {name: before[name] if name in before else Counter() for name in groups}
         used_ns, now = self._cgroups.cpu_usage_ns, self._clock.monotonic
-        found: dict[str, int] = {}
+        rates: dict[str, int] = {}
         for name, group in groups.items():
             try:
                 rate = counters[name].rate(now(), used_ns(group))
             except (OSError, ValueError):
                 continue  # It went away, is not there yet, or holds no number: a missing sample says so.
             if rate is not None:
-                found[name] = round(rate / _NS_OF_A_MILLI)
-        return found
+                rates[name] = round(rate / _NS_OF_A_MILLI)
+        return rates
 
     def _throttled(self, groups: Iterable[str]) -> dict[str, float]:
-        held = self._throttling
-        self._throttling = {group: held.get(group) or Throttling() for group in groups}
+        before = self._throttling
+        self._throttling = {group: before.get(group) or Throttling() for group in groups}
         ratios = ((group, self._ratio(group, each)) for group, each in self._throttling.items())
         return {group: ratio for group, ratio in ratios if ratio is not None}
 
@@ -174,11 +174,11 @@ class Sampler:
 
     def _memory_bytes(self, group: str) -> int | None:
         try:
-            held = self._cgroups.memory(group)
+            used = self._cgroups.memory(group)
         except (OSError, ValueError):
             return None
         # Beyond 63 bits the kernel's counter went below zero: no sample, as where there is no number.
-        return held if held < 1 << 63 else None
+        return used if used < 1 << 63 else None
 
 
 def _amounts(subjects: Subjects) -> dict[str, dict[str, Use]]:

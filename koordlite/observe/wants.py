@@ -51,23 +51,23 @@ class Wants(msgspec.Struct, frozen=True):
     def fields_of(self, places: Mapping[str, PodGroups], ours: Mapping[str, Set[str]]) -> Mapping[str, frozenset[str]]:
         """By group, those that are to be found there besides: what is asked for of its pod, and what holds values of
         `ours` that may have to be given back."""
-        found = {group: frozenset(fields & NUMBERS.keys()) for group, fields in ours.items()}
+        by_group = {group: frozenset(fields & NUMBERS.keys()) for group, fields in ours.items()}
         for uid, fields in self.pod_reads.items():
             place = places.get(uid)
             for group in (place.group, *place.containers.values()) if place else ():
-                found[group] = found.get(group, frozenset()) | (fields & NUMBERS.keys())
-        return with_equal_shared(found)
+                by_group[group] = by_group.get(group, frozenset()) | (fields & NUMBERS.keys())
+        return with_equal_shared(by_group)
 
 
 LOG = logging.getLogger(__name__)
 
-Asked = Callable[[SLO, Pods], Wants]
+Source = Callable[[SLO, Pods], Wants]
 
 
 def monitor_seconds(strategies: Iterable[Strategy], settings: Mapping[str, StrategySettings]) -> float:
     """Seconds between two looks at resctrl's counters: as often as any of these strategies wants; 0 is never."""
-    asked = (strategy.monitor_seconds(settings[strategy.name]) for strategy in strategies)
-    return min((seconds for seconds in asked if seconds > 0), default=0.0)
+    intervals = (strategy.monitor_seconds(settings[strategy.name]) for strategy in strategies)
+    return min((seconds for seconds in intervals if seconds > 0), default=0.0)
 
 
 def active(settings: Mapping[str, StrategySettings], name: str, kind: type[S]) -> S | None:
@@ -81,31 +81,31 @@ def nothing(_slo: SLO, _pods: Pods) -> Wants:
     return Wants()
 
 
-def of(strategies: Iterable[Strategy]) -> Asked:
+def of(strategies: Iterable[Strategy]) -> Source:
     """Wishes of these strategies. Settings and pods seldom change, and asking again costs a walk over all annotations:
     the answer holds as long as both are the same objects."""
-    asked, unchanged = tuple(strategies), Unchanged()
-    return lambda slo, pods: unchanged.of("wants", (slo, pods), lambda: _all(asked, slo, pods))
+    rules, unchanged = tuple(strategies), Unchanged()
+    return lambda slo, pods: unchanged.of("wants", (slo, pods), lambda: _all(rules, slo, pods))
 
 
-def _all(asked: Sequence[Strategy], slo: SLO, pods: Pods) -> Wants:
-    each = [one for strategy in asked for one in _one(strategy, slo, pods)]
+def _all(rules: Sequence[Strategy], slo: SLO, pods: Pods) -> Wants:
+    each = [one for strategy in rules for one in _one(strategy, slo, pods)]
     return Wants(
         reads=frozenset().union(*(one.reads for one in each)),
         pod_reads=_joined(one.pod_reads for one in each),
         windows=tuple(sorted(set().union(*(one.windows for one in each)))),
         throttling=frozenset().union(*(one.throttling for one in each)),
-        cpu_waits=tuple(dict.fromkeys(strategy.cpu_waits for strategy in asked)),
+        cpu_waits=tuple(dict.fromkeys(strategy.cpu_waits for strategy in rules)),
         percentiles=tuple(sorted(set().union(*(one.percentiles for one in each)))),
-        memory_held=tuple(dict.fromkeys(strategy.memory_held for strategy in asked)),
+        memory_held=tuple(dict.fromkeys(strategy.memory_held for strategy in rules)),
     )
 
 
 def _joined(each: Iterable[Mapping[str, frozenset[str]]]) -> dict[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
+    by_uid: dict[str, frozenset[str]] = {}
     for one in each:
-        found |= {uid: fields | found.get(uid, frozenset()) for uid, fields in one.items()}
-    return found
+        by_uid |= {uid: fields | by_uid.get(uid, frozenset()) for uid, fields in one.items()}
+    return by_uid
 
 
 def _one(strategy: Strategy, slo: SLO, pods: Pods) -> Iterable[Wants]:
@@ -155,18 +155,18 @@ class OwnPlaces(msgspec.Struct, frozen=True):
     """Cookies of core scheduling."""
 
     @classmethod
-    def of(cls, found: Collection[Place]) -> OwnPlaces:
+    def of(cls, places: Collection[Place]) -> OwnPlaces:
         """From the places of the undo journal."""
-        files = [place for place in found if place.kind is cgroup.PLACE]
+        files = [place for place in places if place.kind is cgroup.PLACE]
         by_group = itertools.groupby(sorted(files, key=_group), _group)
         return cls(
             groups=frozenset(place.part("cgroup") for place in files),
             fields=with_equal_shared(
                 {group: frozenset(place.part("field") for place in theirs) for group, theirs in by_group}
             ),
-            settings=any(place.kind is system.SETTING for place in found),
-            scores=any(place.kind in (system.OOM_SCORE, system.OOM_SCORE_AT_CREATION) for place in found),
-            cookies=any(place.kind is core_cookie.COOKIE for place in found),
+            settings=any(place.kind is system.SETTING for place in places),
+            scores=any(place.kind in (system.OOM_SCORE, system.OOM_SCORE_AT_CREATION) for place in places),
+            cookies=any(place.kind is core_cookie.COOKIE for place in places),
         )
 
 

@@ -138,13 +138,13 @@ class Windows:
     """Samples of everything, kept as long as the longest window that is asked for."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, dict[str, History]] = {}
+        self._histories: dict[str, dict[str, History]] = {}
         self._lengths: frozenset[int] = frozenset()
 
-    def add(self, time: float, sample: Sample, known: Mapping[str, Set[str]], lengths: Iterable[int]) -> None:
-        """Take in a sample. `known` names whoever is still looked at; the history of the others is dropped."""
+    def add(self, time: float, sample: Sample, subjects: Mapping[str, Set[str]], lengths: Iterable[int]) -> None:
+        """Take in a sample. `subjects` names whoever is still looked at; the history of the others is dropped."""
         self._resize(frozenset(lengths))
-        self._kept = {kind: self._added(time, kind, sample.get(kind, {}), names) for kind, names in known.items()}
+        self._histories = {kind: self._updated(time, kind, sample.get(kind, {}), subjects[kind]) for kind in subjects}
 
     def mean(self, length: int) -> Usage:
         """Means over one window; nobody is in it while there is no sample."""
@@ -155,44 +155,44 @@ class Windows:
         return self._of_each(length, operator.methodcaller("percentile", length, percent / 100))
 
     def _of_each(self, length: int, value: Callable[[History], Use | None]) -> Usage:
-        found = {
-            kind: {name: use for name, each in kept.items() if (use := value(each)) is not None}
-            for kind, kept in self._kept.items()
+        values = {
+            kind: {name: use for name, each in histories.items() if (use := value(each)) is not None}
+            for kind, histories in self._histories.items()
         }
-        return usage(found, self._samples(length))
+        return usage(values, self._samples(length))
 
     def node_percentiles(self, length: int) -> dict[int, Use]:
         """Percent → use of the node; empty without a sample."""
-        node = self._kept.get(NODE, {}).get(ONE)
+        node = self._histories.get(NODE, {}).get(ONE)
         return node.percentiles(length, NODE_PERCENTS) if node else {}
 
     def has(self, length: int) -> bool:
         """Tell whether a window has a sample of anybody."""
-        histories = itertools.chain.from_iterable(kept.values() for kept in self._kept.values())
+        histories = itertools.chain.from_iterable(by_name.values() for by_name in self._histories.values())
         return length in self._lengths and any(each.samples(length) for each in histories)
 
     def _samples(self, length: int) -> int:
-        node = self._kept.get(NODE, {}).get(ONE)
+        node = self._histories.get(NODE, {}).get(ONE)
         return node.samples(length) if node else 0
 
-    def _added(self, time: float, kind: str, uses: Mapping[str, Use], names: Set[str]) -> dict[str, History]:
-        kept = self._kept.get(kind, {})
-        if kept.keys() != names:
-            kept = {name: kept[name] if name in kept else History(self._lengths) for name in names}
-        for name, history in kept.items():
+    def _updated(self, time: float, kind: str, uses: Mapping[str, Use], names: Set[str]) -> dict[str, History]:
+        histories = self._histories.get(kind, {})
+        if histories.keys() != names:
+            histories = {name: histories[name] if name in histories else History(self._lengths) for name in names}
+        for name, history in histories.items():
             use = uses.get(name)
             if use is None:
                 history.trim(time)
             else:
                 history.add(time, use)
-        return kept
+        return histories
 
     def _resize(self, lengths: frozenset[int]) -> None:
         if lengths == self._lengths:
             return
         self._lengths = lengths
-        for kept in self._kept.values():
-            for history in kept.values():
+        for histories in self._histories.values():
+            for history in histories.values():
                 history.over(lengths)
 
 
@@ -229,32 +229,32 @@ class NodeWindows:
         self._node, self._system = History(()), History(())
         self._lengths: tuple[int, ...] = ()
         self._read_at: float | None = None
-        self._kept: tuple[NodeWindow, ...] = ()
+        self._windows: tuple[NodeWindow, ...] = ()
 
     def read(self, now: float, sample: Usage, lengths_ns: Sequence[int]) -> tuple[NodeWindow, ...]:
         """Take in `sample`, and give what the windows come to; at most `PERCENTILE_SECONDS` old."""
         self._resize(tuple(lengths_ns))
         if sample.node is not None:
-            rest = allocatable.system_use(
+            system = allocatable.system_use(
                 node=sample.node, pods=sample.pods.values(), host_apps=sample.host_apps.values()
             )
             self._node.add(now, sample.node)
-            self._system.add(now, rest)
+            self._system.add(now, system)
         if self._read_at is None or now - self._read_at >= PERCENTILE_SECONDS:
             self._read_at = now
-            self._kept = tuple(
+            self._windows = tuple(
                 NodeWindow(length_ns=length, node=_spread(self._node, length), system=_spread(self._system, length))
                 for length in self._lengths
             )
-        return self._kept
+        return self._windows
 
     def _resize(self, lengths: tuple[int, ...]) -> None:
         if lengths == self._lengths:
             return
         self._lengths, self._read_at = lengths, None
-        kept = [seconds for seconds in map(_seconds, lengths) if seconds <= MOST_SECONDS]
-        self._node.over(kept)
-        self._system.over(kept)
+        spans = [seconds for seconds in map(_seconds, lengths) if seconds <= MOST_SECONDS]
+        self._node.over(spans)
+        self._system.over(spans)
 
 
 def _spread(history: History, length: int) -> Spread | None:

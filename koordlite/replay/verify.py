@@ -29,8 +29,9 @@ class Judge:
         return self._in_turn(strategies.discover(), lambda _: moment.snapshot, moment)
 
     def _about_new_groups(self, moment: RoundRecord) -> tuple[Decision, ...]:
-        sight = fast_path.sights(moment.snapshot, moment.new_groups)
-        asking = fast_path.asked([name for name, section in moment.settings.items() if section.mode == "enforce"])
+        sight = fast_path.pictures(moment.snapshot, moment.new_groups)
+        enforced = [name for name, section in moment.settings.items() if section.mode == "enforce"]
+        asking = fast_path.new_group_rules(enforced)
         return self._in_turn([rule for rule in strategies.discover() if rule.name in asking], sight, moment)
 
     def _in_turn(
@@ -38,7 +39,7 @@ class Judge:
     ) -> tuple[Decision, ...]:
         decisions: tuple[Decision, ...] = ()
         for rule in rules:
-            asked = strategies.asked_before(rule, decisions, moment.settings)
+            asked = strategies.evictees_before(rule, decisions, moment.settings)
             decisions += self._of(rule, sight(rule), moment, asked)
         return decisions
 

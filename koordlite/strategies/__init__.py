@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
-import inspect
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
@@ -18,7 +17,7 @@ from koordlite.model.decision import CPULimit, Decision, Evidence
 from koordlite.model.errors import clipped
 from koordlite.model.pod.values import Pod
 from koordlite.model.reading.strict import camel
-from koordlite.model.settings import StrategySettings
+from koordlite.model.settings import EvictionSettings, StrategySettings
 from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.model.snapshot import NodeSnapshot, Snapshot, has_node
 from koordlite.unchanged import Unchanged, WatchedSnapshot
@@ -28,7 +27,7 @@ LONGEST_EVIDENCE = 200
 MOST_EVIDENCE = 50
 """Fields of the evidence about a pod."""
 Decide = Callable[..., Iterable[Decision]]
-"""A picture and the settings of the rule; for a rule that evicts, `asked` as well (`judge`)."""
+"""A picture and the settings of the rule; for a rule that evicts, `evictees` as well (`judge`)."""
 
 
 Asked = Callable[[SLO, Sequence[Pod]], Iterable[str]]
@@ -54,7 +53,7 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     config: type[StrategySettings]
     decide: Decide
     evicts: bool
-    """Whether `decide` takes a third argument, `asked`: uids of pods that strategies before it evict."""
+    """Whether `decide` takes a third argument, `evictees`: uids of pods that strategies before it evict."""
     needs_node: str = ""
     """Subject of the decision that says that there is no Node yet; `decide` then gets a `NodeSnapshot`."""
     without_node: Decide | None = None
@@ -95,14 +94,14 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     """Words about its decisions on the whole node, and which `explain` says more of them."""
 
     def answer(
-        self, snapshot: Snapshot, config: StrategySettings, asked: frozenset[str] = frozenset()
+        self, snapshot: Snapshot, config: StrategySettings, evictees: frozenset[str] = frozenset()
     ) -> Iterable[Decision]:
         """Answer of the rule to `snapshot`: the one place that tells pictures with a Node from those without."""
         if not has_node(snapshot) and self.without_node:
             return self.without_node(snapshot, config)
         if not has_node(snapshot) and self.needs_node:
             return (Decision(self.needs_node, "skip", "NoNode"),)
-        return self.decide(snapshot, config, asked) if self.evicts else self.decide(snapshot, config)
+        return self.decide(snapshot, config, evictees) if self.evicts else self.decide(snapshot, config)
 
 
 @functools.cache
@@ -134,15 +133,15 @@ def judge(
     strategy: Strategy,
     snapshot: Snapshot,
     settings: Mapping[str, StrategySettings],
-    asked: frozenset[str] = frozenset(),
+    evictees: frozenset[str] = frozenset(),
 ) -> tuple[Decision, ...]:
     """The decisions of one strategy on `snapshot`, none when its mode is `off`.
 
-    `asked` are the uids of pods whose eviction strategies before it have decided on the same picture. A pod or host
+    `evictees` are the uids of pods whose eviction strategies before it have decided on the same picture. A pod or host
     application about which the strategy raises an error is skipped with that error, and the others are judged without
     it. What raises without any of them is raised.
     """
-    return _judged(strategy, snapshot, settings, asked, ())[0]
+    return _judged(strategy, snapshot, settings, evictees, ())[0]
 
 
 Subject = Pod | HostApplication
@@ -152,7 +151,7 @@ def _judged(
     strategy: Strategy,
     snapshot: Snapshot,
     settings: Mapping[str, StrategySettings],
-    asked: frozenset[str],
+    evictees: frozenset[str],
     suspects: Sequence[Subject],
 ) -> tuple[tuple[Decision, ...], tuple[Subject, ...]]:
     """Same as `judge`, and which subjects failed. `suspects` failed the last time: each is tried alone before the
@@ -161,9 +160,9 @@ def _judged(
     if config.mode == "off":
         return (), ()
 
-    def answers(shown: Snapshot) -> tuple[Decision, ...]:
-        found = strategy.answer(shown, config, asked)
-        return tuple(msgspec.structs.replace(d, strategy=strategy.name, evidence=_bounded(d)) for d in found)
+    def answers(part: Snapshot) -> tuple[Decision, ...]:
+        decisions = strategy.answer(part, config, evictees)
+        return tuple(msgspec.structs.replace(d, strategy=strategy.name, evidence=_bounded(d)) for d in decisions)
 
     def error_of(subjects: Sequence[Subject]) -> str:
         try:
@@ -175,19 +174,19 @@ def _judged(
     present: tuple[Subject, ...] = (*snapshot.pods, *snapshot.slo.host_applications) if suspects else ()
     bad = [(s, why) for s in suspects if any(s is each for each in present) and (why := error_of((s,)))]
     try:
-        found = answers(_without(snapshot, bad))
+        decisions = answers(_without(snapshot, bad))
     except Exception:
         present = (*snapshot.pods, *snapshot.slo.host_applications)
         bad = isolation.culprits(present, error_of)
         if not bad:
             raise
-        found = answers(_without(snapshot, bad))
+        decisions = answers(_without(snapshot, bad))
     names = [f"pod/{s.key}" if isinstance(s, Pod) else f"host/{s.name}" for s, _ in bad]
     skipped = (
         Decision(name, "skip", "SubjectFailed", {"error": why}, strategy=strategy.name)
         for name, (_, why) in zip(names, bad, strict=True)
     )
-    return (*found, *skipped), tuple(subject for subject, _ in bad)
+    return (*decisions, *skipped), tuple(subject for subject, _ in bad)
 
 
 def _without(snapshot: Snapshot, bad: Sequence[tuple[Subject, str]]) -> Snapshot:
@@ -241,18 +240,18 @@ class Answers:
         strategy: Strategy,
         snapshot: Snapshot,
         settings: Mapping[str, StrategySettings],
-        asked: frozenset[str] = frozenset(),
+        evictees: frozenset[str] = frozenset(),
     ) -> tuple[Decision, ...]:
         """Same as `judge`."""
         name, same = strategy.name, self._unchanged.same
         config = same(f"settings of {name}", settings.get(name))
-        asked = same(f"asked before {name}", asked)
+        evictees = same(f"asked before {name}", evictees)
 
-        decisions: tuple[Decision, ...] | None = self._unchanged.judged(name, snapshot, (config, asked))
+        decisions: tuple[Decision, ...] | None = self._unchanged.judged(name, snapshot, (config, evictees))
         if decisions is None:
             watched, suspects = WatchedSnapshot(snapshot), self._suspects.get(name, ())
-            decisions, self._suspects[name] = _judged(strategy, watched, settings, asked, suspects)
-            self._unchanged.keep(name, watched, (config, asked), decisions)
+            decisions, self._suspects[name] = _judged(strategy, watched, settings, evictees, suspects)
+            self._unchanged.keep(name, watched, (config, evictees), decisions)
         return decisions
 
 
@@ -260,11 +259,11 @@ def decide_all(snapshot: Snapshot, settings: Mapping[str, StrategySettings]) -> 
     """The decisions of every strategy on the same picture. Pure: what `explain` and `simulate` share with the loop."""
     decisions: tuple[Decision, ...] = ()
     for strategy in discover():
-        decisions += judge(strategy, snapshot, settings, asked_before(strategy, decisions, settings))
+        decisions += judge(strategy, snapshot, settings, evictees_before(strategy, decisions, settings))
     return decisions
 
 
-def asked_before(
+def evictees_before(
     strategy: Strategy, decisions: Iterable[Decision], settings: Mapping[str, StrategySettings]
 ) -> frozenset[str]:
     """Uids of the pods whose eviction enforced strategies have decided before this one; none for one that evicts no
@@ -283,12 +282,12 @@ def _load(name: str) -> Strategy:
         for attribute in (field, field.upper())
         if hasattr(module, attribute) and field not in ("config", "decide")
     }
-    known = {
+    fields = {
         "module": name,
         "name": camel(name),
         "doc": (module.__doc__ or "").strip(),
         "config": module.Config,
         "decide": module.decide,
-        "evicts": "asked" in inspect.signature(module.decide).parameters,
+        "evicts": issubclass(module.Config, EvictionSettings),
     }
-    return Strategy(**{**known, **optional})
+    return Strategy(**{**fields, **optional})

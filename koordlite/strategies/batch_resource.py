@@ -53,7 +53,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     group: str
-    asked: Asked
+    amounts: Asked
     values: Values
     fields: tuple[CgroupField, ...]
     """The files of it that this strategy owns."""
@@ -74,7 +74,7 @@ def memory_held(snapshot: Snapshot) -> Iterator[str]:
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each BE pod with batch resources, one for each memory limit that waits, one for what is given
     back."""
-    wanted: set[tuple[str, str]] = set()
+    targets: set[tuple[str, str]] = set()
     for pod in snapshot.pods:
         yield from _unbelieved(pod)
         if pod.uid not in snapshot.places or not _concerns(pod):
@@ -82,18 +82,18 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
         parts = _parts(snapshot, pod)
         if not parts:
             continue  # Its groups are gone, or none of their files can be read.
-        wanted |= {(part.group, field) for part in parts for field in part.fields}
+        targets |= {(part.group, field) for part in parts for field in part.fields}
         changes = tuple(c for part in parts for field in part.fields for c in _change(snapshot, part, field, config))
         evidence = _evidence(snapshot, parts)
         yield Decision(f"pod/{pod.key}", "set" if changes else "hold", "BatchResources", evidence, changes)
         yield from (d for part in parts for d in _memory_notes(snapshot, pod, part, config))
-    found = (c for c in group_files.given_back(snapshot, NAME, _FIELDS) if (c.group, c.field) not in wanted)
+    releases = (c for c in group_files.releases(snapshot, NAME, _FIELDS) if (c.group, c.field) not in targets)
     # An idle group takes its shares later.
-    back = tuple(c for c in found if c.field != "cpu.shares" or not _idle(snapshot, c.group))
+    back = tuple(c for c in releases if c.field != "cpu.shares" or not _idle(snapshot, c.group))
     if back:
         yield Decision("node", "release", "BatchResourcesReleased", {"files": len(back)}, back)
     else:
-        yield Decision("node", "hold", "BatchResourcesOn" if wanted else "BatchResourcesOff")
+        yield Decision("node", "hold", "BatchResourcesOn" if targets else "BatchResourcesOff")
 
 
 def _concerns(pod: Pod) -> bool:
@@ -132,7 +132,7 @@ def _unbelieved(pod: Pod) -> Iterator[Decision]:
         yield Decision(f"pod/{pod.key}", "refuse", "AnnotationExceedsSpec", evidence)
 
 
-def _asked(amounts: Amounts, native: Amounts) -> Asked:
+def _amounts(amounts: Amounts, native: Amounts) -> Asked:
     """Batch amounts; where one is missing the native one counts, which kubelet has written."""
     return Asked(
         request_milli=_amount(amounts.requests, keys.BATCH_CPU) or _milli(native.requests),
@@ -153,9 +153,10 @@ def _milli(amounts: Mapping[str, Quantity]) -> int:
 def _parts(snapshot: Snapshot, pod: Pod) -> tuple[_Part, ...]:
     """The pod, and those of its containers that have batch resources and a group. Of the others kubelet has written all
     but what a CPU of this node is worth: their quota is part of the pod's, and divided as that is."""
-    asked = {c.name: _asked(recorded(pod, c) or Amounts(), Amounts(c.requests, c.limits)) for c in pod.containers}
+    amounts = {c.name: _amounts(recorded(pod, c) or Amounts(), Amounts(c.requests, c.limits)) for c in pod.containers}
     overhead = Amounts(pod.overhead, pod.overhead)
-    of_pod = batch_resource.of_pod(((asked[c.name], c.one_shot) for c in pod.containers), _asked(overhead, overhead))
+    containers = ((amounts[c.name], c.one_shot) for c in pod.containers)
+    of_pod = batch_resource.of_pod(containers, _amounts(overhead, overhead))
     place, ratio = snapshot.places[pod.uid], snapshot.notes.cpu_normalization or 1.0
     pinned = bool(pod.resource_status.cpuset) and pod.kube_qos is not KubeQoS.BEST_EFFORT
     owned = tuple(field for field in _FIELDS if field != "cpu.quota" or not pinned)
@@ -163,24 +164,24 @@ def _parts(snapshot: Snapshot, pod: Pod) -> tuple[_Part, ...]:
     for container in pod.containers:
         group, fields = place.containers.get(container.name, ""), owned
         if not recorded(pod, container):
-            divides = asked[container.name].limit_milli > 0 and ratio > 1 and not quota_off(snapshot.slo)
+            divides = amounts[container.name].limit_milli > 0 and ratio > 1 and not quota_off(snapshot.slo)
             fields = tuple(field for field in owned if field == "cpu.quota" and divides)
         if fields and group in snapshot.cgroups:
-            parts.append(_part(snapshot, container.name, group, asked[container.name], fields))
+            parts.append(_part(snapshot, container.name, group, amounts[container.name], fields))
     return tuple(part for part in parts if part.group in snapshot.cgroups)
 
 
-def _part(snapshot: Snapshot, name: str, group: str, asked: Asked, fields: tuple[CgroupField, ...]) -> _Part:
+def _part(snapshot: Snapshot, name: str, group: str, amounts: Asked, fields: tuple[CgroupField, ...]) -> _Part:
     period_us = snapshot.cgroups[group].period_us if group in snapshot.cgroups else Cgroup().period_us
-    found = batch_resource.values(
-        asked, period_us=period_us, ratio=snapshot.notes.cpu_normalization or 1.0, quota_off=quota_off(snapshot.slo)
+    values = batch_resource.values(
+        amounts, period_us=period_us, ratio=snapshot.notes.cpu_normalization or 1.0, quota_off=quota_off(snapshot.slo)
     )
-    limit_bytes = found.limit_bytes
+    limit_bytes = values.limit_bytes
     if limit_bytes > 0:
         # The kernel keeps whole pages; otherwise what stands there would never be what was asked for.
         limit_bytes = max(limit_bytes // snapshot.page_bytes * snapshot.page_bytes, snapshot.page_bytes)
     # cgroup v1 refuses a quota above that of a group higher up.
-    root, quota_us = snapshot.layout.besteffort, found.quota_us
+    root, quota_us = snapshot.layout.besteffort, values.quota_us
     above = snapshot.cgroups.get(root, Cgroup()).quota_us
     inside = snapshot.layout.version == 1 and group.startswith(f"{root}/")
     if inside and above is not None and UNLIMITED not in (above, quota_us):
@@ -188,8 +189,8 @@ def _part(snapshot: Snapshot, name: str, group: str, asked: Asked, fields: tuple
     return _Part(
         name=name,
         group=group,
-        asked=asked,
-        values=msgspec.structs.replace(found, limit_bytes=limit_bytes, quota_us=quota_us),
+        amounts=amounts,
+        values=msgspec.structs.replace(values, limit_bytes=limit_bytes, quota_us=quota_us),
         fields=fields,
     )
 
@@ -204,27 +205,28 @@ def _evidence(snapshot: Snapshot, parts: Sequence[_Part]) -> dict[str, int | flo
     """The numbers of the pod, then each container in one text."""
     whole = parts[0]
     ratio = snapshot.notes.cpu_normalization or 1.0
-    found: dict[str, int | float | str] = {"batch_cpu": whole.asked.request_milli, "shares": whole.values.shares}
-    if whole.asked.limit_milli and quota_off(snapshot.slo):
-        found["policy"] = snapshot.slo.threshold.cpu_suppress_policy
-    elif whole.asked.limit_milli:
-        found |= {"batch_cpu_limit": whole.asked.limit_milli, **({"normalization_ratio": ratio} if ratio > 1 else {})}
-        found["quota_us"] = whole.values.quota_us
+    evidence: dict[str, int | float | str] = {"batch_cpu": whole.amounts.request_milli, "shares": whole.values.shares}
+    if whole.amounts.limit_milli and quota_off(snapshot.slo):
+        evidence["policy"] = snapshot.slo.threshold.cpu_suppress_policy
+    elif whole.amounts.limit_milli:
+        evidence["batch_cpu_limit"] = whole.amounts.limit_milli
+        evidence |= {"normalization_ratio": ratio} if ratio > 1 else {}
+        evidence["quota_us"] = whole.values.quota_us
     if whole.values.limit_bytes > 0:
-        found["memory_limit_bytes"] = whole.values.limit_bytes
-    found["containers"] = "; ".join(_shown(part) for part in parts[1:])
+        evidence["memory_limit_bytes"] = whole.values.limit_bytes
+    evidence["containers"] = "; ".join(_words(part) for part in parts[1:])
     idle = [part.name for part in parts if _idle(snapshot, part.group)]
     if idle:
-        found["idle"] = ", ".join(idle)
-    return found
+        evidence["idle"] = ", ".join(idle)
+    return evidence
 
 
-def _shown(part: _Part) -> str:
+def _words(part: _Part) -> str:
     if LIMIT not in part.fields:
-        return f"{part.name} native {part.asked.limit_milli}m → quota {part.values.quota_us} µs"
+        return f"{part.name} native {part.amounts.limit_milli}m → quota {part.values.quota_us} µs"
     quota = "no quota" if part.values.quota_us == UNLIMITED else f"quota {part.values.quota_us} µs"
     memory = "no memory limit" if part.values.limit_bytes == UNLIMITED else f"memory limit {part.values.limit_bytes} B"
-    return f"{part.name} {part.asked.request_milli}m → {part.values.shares} shares, {quota}, {memory}"
+    return f"{part.name} {part.amounts.request_milli}m → {part.values.shares} shares, {quota}, {memory}"
 
 
 def _change(snapshot: Snapshot, part: _Part, field: CgroupField, config: Config) -> Iterator[CgroupChange]:
@@ -233,16 +235,16 @@ def _change(snapshot: Snapshot, part: _Part, field: CgroupField, config: Config)
     if field == "cpu.shares":
         value = part.values.shares
         # v2 keeps a coarser weight, and that is what is read.
-        kept = value if snapshot.layout.version == 1 else shares_of_weight(weight_of_shares(value))
-        stands = present is None or _idle(snapshot, part.group) or present in (value, kept)
+        coarse = value if snapshot.layout.version == 1 else shares_of_weight(weight_of_shares(value))
+        stands = present is None or _idle(snapshot, part.group) or present in (value, coarse)
     elif field == "cpu.quota":
         value = part.values.quota_us
         stands = present is None or present == value
     else:
         value = part.values.limit_bytes
-        held = snapshot.memory_held.get(part.group)
+        use = snapshot.memory_held.get(part.group)
         # It would end a process at once, or nobody knows whether it would.
-        kills = not config.limit_below_use and (held is None or held.fixed > value)
+        kills = not config.limit_below_use and (use is None or use.fixed > value)
         stands = present is None or present == value or (kills and _limit_falls(snapshot, part))
     if not stands:
         place = cgroup.PLACE.place(part.group, field)
@@ -257,23 +259,23 @@ def _idle(snapshot: Snapshot, group: str) -> bool:
 
 
 def _limit_falls(snapshot: Snapshot, part: _Part) -> bool:
-    present, wanted = snapshot.cgroups[part.group].values.get(LIMIT), part.values.limit_bytes
+    present, limit_bytes = snapshot.cgroups[part.group].values.get(LIMIT), part.values.limit_bytes
     if LIMIT not in part.fields:
         return False
-    return present is not None and wanted != UNLIMITED and (present == UNLIMITED or wanted < present)
+    return present is not None and limit_bytes != UNLIMITED and (present == UNLIMITED or limit_bytes < present)
 
 
 def _memory_notes(snapshot: Snapshot, pod: Pod, part: _Part, config: Config) -> Iterator[Decision]:
     """A limit below what is in use is never written without a word."""
-    held, subject = snapshot.memory_held.get(part.group), f"pod/{pod.key}"
+    use, subject = snapshot.memory_held.get(part.group), f"pod/{pod.key}"
     if not _limit_falls(snapshot, part):
         return
     named: dict[str, int | str] = {"of": part.name, "memory_limit_bytes": part.values.limit_bytes}
-    if held is None:
+    if use is None:
         yield Decision(subject, "hold", "MemoryUseUnknown", named)
-    elif held.total > part.values.limit_bytes:
-        numbers = {**named, "used_bytes": held.total, "cache_bytes": held.file_cache}
-        if held.fixed <= part.values.limit_bytes:
+    elif use.total > part.values.limit_bytes:
+        numbers = {**named, "used_bytes": use.total, "cache_bytes": use.file_cache}
+        if use.fixed <= part.values.limit_bytes:
             yield Decision(subject, "shrink", "MemoryLimitReclaims", numbers)
         elif config.limit_below_use:
             yield Decision(subject, "shrink", "MemoryLimitKills", numbers)

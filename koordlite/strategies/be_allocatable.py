@@ -44,7 +44,7 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     yield from nothing
     if nothing or snapshot.average.node is None:
         return
-    shared = offer.kept(snapshot, snapshot.average.node, offered_to=allocatable.BATCH_AND_BELOW)
+    shared = offer.common_terms(snapshot, snapshot.average.node, offered_to=allocatable.BATCH_AND_BELOW)
     cpu, memory = allocatable.batch(
         capacity=allocatable.amounts(snapshot.node.capacity),
         colocation=snapshot.slo.colocation,
@@ -58,7 +58,7 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
 
 
 def _node(snapshot: NodeSnapshot, cpu: Terms, memory: Terms) -> Iterator[Decision]:
-    offered, left = node_sync.prepared(
+    offered, free = node_sync.prepared(
         thousandths={keys.BATCH_CPU: cpu.result * 1000, keys.BATCH_MEMORY: memory.result * 1000},
         ratio=_ratio(snapshot),
         taken={name: amount.value for name, amount in snapshot.notes.third_party.items()},
@@ -68,9 +68,10 @@ def _node(snapshot: NodeSnapshot, cpu: Terms, memory: Terms) -> Iterator[Decisio
     for resource, terms in ((keys.BATCH_CPU, cpu), (keys.BATCH_MEMORY, memory)):
         evidence: Evidence = {"result": terms.result, **_terms(terms), "policy": terms.policy}
         evidence |= {"normalization_ratio": ratio} if resource == keys.BATCH_CPU and ratio > 1 else {}
-        whole, rest = offered[resource] or 0, left[resource] or 0
-        evidence |= {} if rest == whole else {"offered": whole, "third_party": whole - rest, "left": rest}
-        amounts[resource] = left[resource], evidence
+        whole, remainder = offered[resource] or 0, free[resource] or 0
+        if remainder != whole:
+            evidence |= {"offered": whole, "third_party": whole - remainder, "left": remainder}
+        amounts[resource] = free[resource], evidence
     # Third parties are told how much there is before their own share is taken off.
     origin = {keys.ORIGIN_ALLOCATABLE: node_notes.encode_origin(offered)}
     texts = node_sync.metadata_changes(held=snapshot.node.annotations, wanted=origin)
@@ -86,7 +87,7 @@ def _ratio(snapshot: Snapshot) -> float:
 def _terms(terms: Terms, unit: str = "", *, parts: int = 1) -> Evidence:
     """The formula's terms, and the bound that acts on their difference: the cap below it, or nothing where the others
     take more. `unit` ends the names where the subject does not say it, `parts` of the terms make one."""
-    rest = terms.capacity - terms.margin - terms.system - terms.hp
+    difference = terms.capacity - terms.margin - terms.system - terms.hp
     named = {
         "capacity": terms.capacity,
         "margin": terms.margin,
@@ -98,13 +99,13 @@ def _terms(terms: Terms, unit: str = "", *, parts: int = 1) -> Evidence:
         "hp_request": terms.hp_request,
         "hp_max_used_request": terms.hp_max_used_request,
         "cap": terms.cap,
-        "lacking": -rest if rest < 0 else None,
-        "limited_to": terms.cap if rest >= 0 and terms.cap is not None and terms.cap < rest else None,
+        "lacking": -difference if difference < 0 else None,
+        "limited_to": terms.cap if difference >= 0 and terms.cap is not None and terms.cap < difference else None,
     }
     return {f"{name}{unit}": amount // parts for name, amount in named.items() if amount is not None}
 
 
-def _zones(snapshot: Snapshot, shared: offer.Kept) -> Iterator[Decision]:
+def _zones(snapshot: Snapshot, shared: offer.CommonTerms) -> Iterator[Decision]:
     sizes, unreadable = numa_shares.sizes(snapshot.published.zones)
     worked_out = numa_shares.batch(
         zones=sizes,
@@ -126,8 +127,8 @@ def _zones(snapshot: Snapshot, shared: offer.Kept) -> Iterator[Decision]:
         yield Decision(f"zone/{zone.name}", "release" if changes else "skip", "NoZoneSize", {"why": why}, changes)
 
 
-def _zone_changes(found: Mapping[tuple[str, str], ZoneResource | None]) -> tuple[ZoneResourceChange, ...]:
-    return tuple(ZoneResourceChange(*where, value) for where, value in found.items())
+def _zone_changes(resources: Mapping[tuple[str, str], ZoneResource | None]) -> tuple[ZoneResourceChange, ...]:
+    return tuple(ZoneResourceChange(*where, value) for where, value in resources.items())
 
 
 def _zone(snapshot: Snapshot, zone: Zone, terms: ZoneTerms) -> Decision:
@@ -139,7 +140,7 @@ def _zone(snapshot: Snapshot, zone: Zone, terms: ZoneTerms) -> Decision:
     places = {name: ZoneResourceChange(zone.name, name, None).place for name in RESOURCES}
     written = [time for place in places.values() if (time := snapshot.published.last_sync.get(place)) is not None]
     update_seconds = snapshot.slo.colocation.update_time_threshold_seconds
-    wanted = node_sync.zone_changes(
+    resources = node_sync.zone_changes(
         zones=(zone,),
         wanted={zone.name: parts},
         threshold=snapshot.slo.colocation.resource_diff_threshold,
@@ -148,7 +149,7 @@ def _zone(snapshot: Snapshot, zone: Zone, terms: ZoneTerms) -> Decision:
     )
     standing = {place: snapshot.published.zone_resource(zone.name, name) for name, place in places.items()}
     settling = offer.settling(snapshot, standing)
-    changes = () if settling else _zone_changes(wanted)
+    changes = () if settling else _zone_changes(resources)
     evidence: Evidence = {
         "result_milli": terms.cpu.result,
         "result_bytes": terms.memory.result // MILLI,

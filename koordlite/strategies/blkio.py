@@ -44,29 +44,29 @@ class Config(StrategySettings):
 def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
     """Disks that are named, while a class or a pod names one."""
     by_class = (slo.resource_qos.cgroup_root, slo.resource_qos.be_class)
-    asked = any(each.blkio_qos.enable for each in by_class) or any(BLKIO_QOS in pod.annotations for pod in pods)
-    return ("blocks",) if asked else ()
+    has_disks = any(each.blkio_qos.enable for each in by_class) or any(BLKIO_QOS in pod.annotations for pod in pods)
+    return ("blocks",) if has_disks else ()
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each group that asks, what is wrong with what it asks, and one for what is given back."""
-    wanted: set[Place] = set()
+    targets: set[Place] = set()
     groups = {uid: place.group for uid, place in snapshot.places.items()}
-    every = list(askers(snapshot.slo.resource_qos, snapshot.pods, groups, snapshot.layout.besteffort))
-    found = [_within(asker, config) for asker in every]
+    requests = list(askers(snapshot.slo.resource_qos, snapshot.pods, groups, snapshot.layout.besteffort))
+    allowances = [_within(asker, config) for asker in requests]
     yield from _unusable(snapshot)
     # Disks whose use the kernel weighs: those with a latency target or a cost model, or about to get one. It refuses a
     # weight for any other (`blkg_conf_prep`, EOPNOTSUPP).
     of_root = snapshot.blocks.values.get(ROOT, {})
     weighed = {device for field in _MACHINE for device in of_root.get(field, {})}
-    weighed |= {device for asker in found if asker.group == ROOT for (device, _), _ in _lines(snapshot, asker)}
-    for before, asker in zip(every, found, strict=True):
-        asked = dict(_lines(snapshot, asker))
-        lines = {key: value for key, value in asked.items() if key[1] != "io.weight" or key[0] in weighed}
-        if unweighed := asked.keys() - lines.keys():
+    weighed |= {device for asker in allowances if asker.group == ROOT for (device, _), _ in _lines(snapshot, asker)}
+    for before, asker in zip(requests, allowances, strict=True):
+        settings = dict(_lines(snapshot, asker))
+        lines = {key: value for key, value in settings.items() if key[1] != "io.weight" or key[0] in weighed}
+        if unweighed := settings.keys() - lines.keys():
             disks = ", ".join(sorted(device for device, _ in unweighed))
             yield Decision(asker.subject, "skip", "DiskNotWeighed", {"disks": disks})
-        wanted |= {BlockChange(asker.group, *key, None).place for key in lines}
+        targets |= {BlockChange(asker.group, *key, None).place for key in lines}
         yield from _mistakes(snapshot, asker)
         present, clipped = snapshot.blocks.values.get(asker.group, {}), _clipped(before, asker)
         changes = tuple(
@@ -81,7 +81,7 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     # Files that are asked for and that this kernel has not; a group that is gone has none, and asks for none.
     missing = {
         field
-        for asker in found
+        for asker in allowances
         for (_, field), _ in _lines(snapshot, asker)
         if asker.group in snapshot.cgroups or asker.group == ROOT
         if field not in snapshot.blocks.values.get(asker.group, {})
@@ -89,7 +89,7 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     if missing:
         yield Decision("node", "skip", "UnsupportedByKernel", {"file": ", ".join(sorted(missing))})
     # What nobody asks for any more goes back.
-    places = (place for place in sorted(snapshot.ours) if place.kind is block_device.PLACE and place not in wanted)
+    places = (place for place in sorted(snapshot.ours) if place.kind is block_device.PLACE and place not in targets)
     changes = tuple(
         BlockChange(group, device, _FIELDS[field], None, gives_back=True)
         for group, device, field in (place.parts for place in places)
@@ -97,7 +97,7 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     if changes:
         yield Decision("node", "release", "BlockQOSReleased", {"files": len(changes)}, changes)
     else:
-        yield Decision("node", "hold", "BlockQOSOn" if found else "BlockQOSOff", {"groups": len(found)})
+        yield Decision("node", "hold", "BlockQOSOn" if allowances else "BlockQOSOff", {"groups": len(allowances)})
 
 
 def _unusable(snapshot: Snapshot) -> Iterator[Decision]:
@@ -108,8 +108,8 @@ def _unusable(snapshot: Snapshot) -> Iterator[Decision]:
         if bad:
             yield Decision(f"pod/{pod.key}", "refuse", "BadBlockAnnotation", {"annotation": bad.key, "why": bad.why})
     qos = snapshot.slo.resource_qos
-    for name, held in (("lsrClass", qos.lsr_class), ("lsClass", qos.ls_class), ("systemClass", qos.system_class)):
-        if held.blkio_qos.enable and held.blkio_qos.blocks:
+    for name, settings in (("lsrClass", qos.lsr_class), ("lsClass", qos.ls_class), ("systemClass", qos.system_class)):
+        if settings.blkio_qos.enable and settings.blkio_qos.blocks:
             yield Decision("node", "skip", "BlockClassHasNoGroup", {"class": name})
 
 
@@ -128,15 +128,15 @@ def _within(asker: Asker, config: Config) -> Asker:
 def _clipped(before: Asker, asker: Asker) -> str:
     """Parts of the annotation that do not hold, in words."""
     lower = [
-        f"weight {asked.io_cfg.io_weight_percent} → {held.io_cfg.io_weight_percent}"
-        for asked, held in zip(before.blocks, asker.blocks, strict=False)
-        if asked != held
+        f"weight {block.io_cfg.io_weight_percent} → {allowance.io_cfg.io_weight_percent}"
+        for block, allowance in zip(before.blocks, asker.blocks, strict=False)
+        if block != allowance
     ]
     left_out = len(before.blocks) - len(asker.blocks)
     return "; ".join((*lower, *([f"{left_out} more disks are left out"] if left_out else ())))
 
 
-def _wanted(asker: Asker, block: Block) -> dict[BlockField, str]:
+def _targets(asker: Asker, block: Block) -> dict[BlockField, str]:
     return blkio.of_machine(block.io_cfg) if asker.group == ROOT else blkio.of_group(block.io_cfg)
 
 
@@ -144,11 +144,11 @@ def _lines(snapshot: Snapshot, asker: Asker) -> Iterator[tuple[tuple[str, BlockF
     """Target values of each disk in this group, by disk and field."""
     for block in asker.blocks:
         try:
-            wanted = _wanted(asker, block)
+            values = _targets(asker, block)
         except ValueError:
             continue  # It is reported with the mistakes.
         for device in snapshot.blocks.devices.get(asker.disk(block), ()):
-            yield from (((device, field), value) for field, value in wanted.items())
+            yield from (((device, field), value) for field, value in values.items())
 
 
 def _mistakes(snapshot: Snapshot, asker: Asker) -> Iterator[Decision]:
@@ -158,7 +158,7 @@ def _mistakes(snapshot: Snapshot, asker: Asker) -> Iterator[Decision]:
     for block in asker.blocks:
         name = f"{block.type or 'block'} {block.name}"
         try:
-            _wanted(asker, block)
+            _targets(asker, block)
         except ValueError as error:
             bad.setdefault(name, str(error))
             continue

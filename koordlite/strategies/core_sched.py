@@ -61,22 +61,22 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     for the node."""
     on, missing = class_cpu_qos.is_on(snapshot.slo, NAME), snapshot.core_sched.missing
     placed = [pod for pod in snapshot.pods if pod.uid in snapshot.places]
-    asked = {pod.uid: _Asked.of(snapshot, pod, config) for pod in placed if on and pod.active}
-    groups = {each.group for each in asked.values() if each.group}
-    held = _Held.of(snapshot, {uid: each.group for uid, each in asked.items() if each.group})
-    if on or held.ours or any(found.strategy == NAME for found in snapshot.found.values()):
+    memberships = {pod.uid: _Membership.of(snapshot, pod, config) for pod in placed if on and pod.active}
+    groups = {each.group for each in memberships.values() if each.group}
+    cookies = _Cookies.of(snapshot, {uid: each.group for uid, each in memberships.items() if each.group})
+    if on or cookies.ours or any(origin.strategy == NAME for origin in snapshot.found.values()):
         for pod in placed:
-            yield from _decided(snapshot, pod, asked.get(pod.uid, _NOTHING), held)
+            yield from _decided(snapshot, pod, memberships.get(pod.uid, _NONE), cookies)
     if on and missing:
         yield Decision("node", "skip", "NoCoreScheduling", {"why": missing})
     elif on:
-        joined = sum(bool(each.group) for each in asked.values())
+        joined = sum(bool(each.group) for each in memberships.values())
         yield Decision("node", "hold", "CoreSchedOn", {"groups": len(groups), "pods": joined})
     else:
         yield Decision("node", "hold", "CoreSchedOff")
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _Membership(msgspec.Struct, frozen=True):
     """Core group that follows from class and labels of a pod."""
 
     group: str = ""
@@ -89,10 +89,10 @@ class _Asked(msgspec.Struct, frozen=True):
     enabled: bool = False
 
     @classmethod
-    def of(cls, snapshot: Snapshot, pod: Pod, config: Config) -> _Asked:
+    def of(cls, snapshot: Snapshot, pod: Pod, config: Config) -> _Membership:
         settings = class_cpu_qos.of_pod(snapshot.slo, pod)
         if pod.raw_qos is QoSClass.SYSTEM or not settings.enable:
-            return _NOTHING
+            return _NONE
         policy, group_id = pod.labels.get(keys.CORE_SCHED_POLICY, ""), pod.labels.get(keys.CORE_SCHED_GROUP, "")
         wrong: dict[str, str] = {}
         if policy not in ("", "none", "exclusive"):
@@ -112,10 +112,10 @@ class _Asked(msgspec.Struct, frozen=True):
         return cls("" if policy == "none" else group, settings.sched_idle == 1, policy, wrong, True)
 
 
-_NOTHING = _Asked()
+_NONE = _Membership()
 
 
-class _Held(msgspec.Struct, frozen=True):
+class _Cookies(msgspec.Struct, frozen=True):
     """Cookies by process."""
 
     ours: frozenset[int]
@@ -124,25 +124,25 @@ class _Held(msgspec.Struct, frozen=True):
     """The cookie of each core group, 0 for none yet, and some processes that have it."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, groups: Mapping[str, str]) -> _Held:
+    def of(cls, snapshot: Snapshot, groups: Mapping[str, str]) -> _Cookies:
         """`groups` are core groups by pod uid. Only processes of pods in a group show its cookie: once its last process
         has ended, the kernel gives the number of a cookie to the next one, and that may be a stranger's."""
-        known: dict[str, set[int]] = {}
+        ours: dict[str, set[int]] = {}
         for place in snapshot.found:
             if place.kind is core_cookie.COOKIE:
-                known.setdefault(place.part("core_group"), set()).add(core_cookie.cookie_of(place))
+                ours.setdefault(place.part("core_group"), set()).add(core_cookie.cookie_of(place))
         holders: dict[str, dict[int, list[int]]] = {group: {} for group in groups.values()}
         for uid, group in groups.items():
             for task in itertools.chain.from_iterable(tasks for _, tasks in _tasks(snapshot, snapshot.places[uid])):
-                if task.cookie and task.cookie in known.get(group, ()):
+                if task.cookie and task.cookie in ours.get(group, ()):
                     holders[group].setdefault(task.cookie, []).append(task.pid)
-        chosen = {
+        current = {
             group: core_groups.cookie({number: len(pids) for number, pids in each.items()})
             for group, each in holders.items()
         }
         return cls(
-            frozenset(cookie for each in known.values() for cookie in each),
-            {group: (cookie, tuple(holders[group].get(cookie, ())[:_HOLDERS])) for group, cookie in chosen.items()},
+            frozenset(cookie for each in ours.values() for cookie in each),
+            {group: (cookie, tuple(holders[group].get(cookie, ())[:_HOLDERS])) for group, cookie in current.items()},
         )
 
     def is_foreign(self, task: TaskCookie) -> bool:
@@ -156,46 +156,46 @@ def _tasks(snapshot: Snapshot, place: PodGroups) -> Iterator[tuple[str, tuple[Ta
         yield group, snapshot.core_sched.tasks.get(group, ())
 
 
-def _decided(snapshot: Snapshot, pod: Pod, asked: _Asked, held: _Held) -> Iterator[Decision]:
+def _decided(snapshot: Snapshot, pod: Pod, membership: _Membership, cookies: _Cookies) -> Iterator[Decision]:
     place, subject = snapshot.places[pod.uid], f"pod/{pod.key}"
-    changes: list[Change] = [*_idle(snapshot, place.group, asked)]
-    cookie, holders = held.cookies.get(asked.group, (0, ()))
+    changes: list[Change] = [*_idle(snapshot, place.group, membership)]
+    cookie, holders = cookies.cookies.get(membership.group, (0, ()))
     every = list[TaskCookie]()
     for group, tasks in _tasks(snapshot, place):
         every += tasks
-        if not asked.group and any(task.cookie in held.ours for task in tasks):
+        if not membership.group and any(task.cookie in cookies.ours for task in tasks):
             changes.append(CoreCookieChange(group, "", gives_back=True))
-        movable = [task for task in tasks if task.cookie is not None and not held.is_foreign(task)]
-        if asked.group and any(not cookie or task.cookie != cookie for task in movable):
+        movable = [task for task in tasks if task.cookie is not None and not cookies.is_foreign(task)]
+        if membership.group and any(not cookie or task.cookie != cookie for task in movable):
             # They have no cookie, or that of another core group.
-            changes.append(CoreCookieChange(group, asked.group, cookie, holders))
-    evidence: dict[str, int | float | str] = {**asked.wrong, **({"idle": 1} if asked.idle else {})}
-    evidence |= {"group": asked.group} if asked.group else {}
-    if asked.group and not snapshot.core_sched.missing:
+            changes.append(CoreCookieChange(group, membership.group, cookie, holders))
+    evidence: dict[str, int | float | str] = {**membership.wrong, **({"idle": 1} if membership.idle else {})}
+    evidence |= {"group": membership.group} if membership.group else {}
+    if membership.group and not snapshot.core_sched.missing:
         evidence |= {"cookie": f"{cookie:016x}" if cookie else "to be made", "processes": len(every)}
-        counts = {"foreign": sum(map(held.is_foreign, every)), "unseen": sum(task.cookie is None for task in every)}
+        counts = {"foreign": sum(map(cookies.is_foreign, every)), "unseen": sum(task.cookie is None for task in every)}
         evidence |= {name: count for name, count in counts.items() if count}
-    if not asked.enabled:
+    if not membership.enabled:
         if changes:
             yield Decision(subject, "release", "CoreSchedReleased", {"places": len(changes)}, tuple(changes))
     elif "unseen" in evidence:
         yield Decision(subject, "skip", "CoreSchedDenied", evidence, tuple(changes))
-    elif asked.wrong:
+    elif membership.wrong:
         yield Decision(subject, "refuse", "BadCoreSchedLabel", evidence, tuple(changes))
-    elif not asked.group:
+    elif not membership.group:
         yield Decision(subject, "release" if changes else "hold", "CoreSchedNone", evidence, tuple(changes))
     else:
         reason = "CoreSchedOnlyIdle" if snapshot.core_sched.missing else "CoreSchedGroup"
         yield Decision(subject, "set" if changes else "hold", reason, evidence, tuple(changes))
 
 
-def _idle(snapshot: Snapshot, group: str, asked: _Asked) -> Iterator[CgroupChange]:
+def _idle(snapshot: Snapshot, group: str, membership: _Membership) -> Iterator[CgroupChange]:
     """An idle group for the classes with `schedIdle`; groups of others get back what was found. What `cpuIdentity` has
     made idle it gives back first."""
     values = snapshot.cgroups.get(group, Cgroup()).values
-    found = (snapshot.found.get(cgroup.PLACE.place(group, field)) for field in _IDLE_FIELDS)
-    owners = {each.strategy for each in found if each}
-    if asked.idle and values.get(IDLE) == 0 and owners <= {NAME}:
+    originals = (snapshot.found.get(cgroup.PLACE.place(group, field)) for field in _IDLE_FIELDS)
+    owners = {each.strategy for each in originals if each}
+    if membership.idle and values.get(IDLE) == 0 and owners <= {NAME}:
         yield CgroupChange(group, IDLE, 1)
-    elif not asked.idle and owners == {NAME}:
-        yield from group_files.given_back(snapshot, NAME, _IDLE_FIELDS, groups=(group,))
+    elif not membership.idle and owners == {NAME}:
+        yield from group_files.releases(snapshot, NAME, _IDLE_FIELDS, groups=(group,))

@@ -85,7 +85,7 @@ def _bursts_at_all(slo: SLO, pod: Pod) -> bool:
     return pod_overrides.cpu_burst(pod, slo.cpu_burst)[0].policy != "none"
 
 
-class _Judged(msgspec.Struct, frozen=True, kw_only=True):
+class _Target(msgspec.Struct, frozen=True, kw_only=True):
     """A container with what it is to get."""
 
     name: str
@@ -117,10 +117,10 @@ class _Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node, and one for each pod that bursts, asks for it, or has to give it back."""
-    if not any(_asked(snapshot, pod, config).settings.policy != "none" for pod in _sharing(snapshot)):
+    if not any(_claim(snapshot, pod, config).settings.policy != "none" for pod in _sharing(snapshot)):
         # Without use and time, which are new in every picture: the answer holds while nobody bursts.
         for pod in _sharing(snapshot):
-            yield from _not_bursting(snapshot, pod, _asked(snapshot, pod, config))
+            yield from _not_bursting(snapshot, pod, _claim(snapshot, pod, config))
         yield Decision("node", "hold", "BurstOff", remember=BurstMemory())
         return
     state, evidence = _node(snapshot)
@@ -128,19 +128,19 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     # Only kernels with group identity take a burst above the quota.
     anolis = group_files.has(snapshot, "cpu.bvt_warp_ns")
     for pod in _sharing(snapshot):
-        asked = _asked(snapshot, pod, config)
-        if asked.settings.policy != "none":
-            terms = _Terms(settings=asked.settings, state=state, ratio=_ratio(snapshot, pod), beyond_quota=anolis)
-            yield _with_asked(_burst(snapshot, pod, terms, ledger), asked)
+        claim = _claim(snapshot, pod, config)
+        if claim.settings.policy != "none":
+            terms = _Terms(settings=claim.settings, state=state, ratio=_ratio(snapshot, pod), beyond_quota=anolis)
+            yield _with_claim(_burst(snapshot, pod, terms, ledger), claim)
         else:
-            yield from _not_bursting(snapshot, pod, asked)
+            yield from _not_bursting(snapshot, pod, claim)
     if not group_files.has(snapshot, "cpu.burst"):
         yield Decision("node", "skip", "UnsupportedByKernel", {"file": "cpu.burst"})
     memory = BurstMemory(tokens=ledger.tokens)
     yield Decision("node", "hold", "SharedCPUState", {"state": state, **evidence}, remember=memory)
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _Claim(msgspec.Struct, frozen=True):
     """The settings that hold for a pod, what of its annotation was clipped, and why the annotation cannot be used."""
 
     settings: CPUBurst
@@ -148,38 +148,38 @@ class _Asked(msgspec.Struct, frozen=True):
     bad: pod_overrides.UnusableAnnotation | None = None
 
 
-def _asked(snapshot: Snapshot, pod: Pod, config: Config) -> _Asked:
+def _claim(snapshot: Snapshot, pod: Pod, config: Config) -> _Claim:
     of_node = snapshot.slo.cpu_burst
     if CPU_BURST not in pod.annotations:
-        return _Asked(of_node)
-    asked, bad = pod_overrides.cpu_burst(pod, of_node)
+        return _Claim(of_node)
+    settings, bad = pod_overrides.cpu_burst(pod, of_node)
     if config.annotations_may_raise:
-        return _Asked(asked, bad=bad)
-    held = ceilings.cpu_burst(asked, of_node)
-    pairs = ((name, getattr(asked, name), getattr(held, name)) for name in CPUBurst.__struct_fields__)
-    clipped = ", ".join(f"{camel(name)} {wanted} → {given}" for name, wanted, given in pairs if wanted != given)
-    return _Asked(held, clipped, bad)
+        return _Claim(settings, bad=bad)
+    allowed = ceilings.cpu_burst(settings, of_node)
+    pairs = ((name, getattr(settings, name), getattr(allowed, name)) for name in CPUBurst.__struct_fields__)
+    clipped = ", ".join(f"{camel(name)} {claim} → {limit}" for name, claim, limit in pairs if claim != limit)
+    return _Claim(allowed, clipped, bad)
 
 
-def _with_asked(decision: Decision, asked: _Asked) -> Decision:
+def _with_claim(decision: Decision, claim: _Claim) -> Decision:
     """The decision with what is to be said about the annotation."""
-    if asked.bad:
-        evidence = {"annotation": asked.bad.key, "why": asked.bad.why, **decision.evidence}
+    if claim.bad:
+        evidence = {"annotation": claim.bad.key, "why": claim.bad.why, **decision.evidence}
         return Decision(decision.subject, "refuse", "BadBurstAnnotation", evidence, decision.changes)
-    if asked.clipped:
-        return msgspec.structs.replace(decision, evidence={**decision.evidence, "clipped": asked.clipped})
+    if claim.clipped:
+        return msgspec.structs.replace(decision, evidence={**decision.evidence, "clipped": claim.clipped})
     return decision
 
 
-def _not_bursting(snapshot: Snapshot, pod: Pod, asked: _Asked) -> Iterator[Decision]:
+def _not_bursting(snapshot: Snapshot, pod: Pod, claim: _Claim) -> Iterator[Decision]:
     """Give back, or say what there is to say about an annotation that lets the pod burst nevertheless."""
     place = snapshot.places[pod.uid]
     groups = (*place.containers.values(), place.group)
-    back = tuple(group_files.given_back(snapshot, NAME, ("cpu.quota", "cpu.burst"), groups=groups))
+    back = tuple(group_files.releases(snapshot, NAME, ("cpu.quota", "cpu.burst"), groups=groups))
     if back:
-        yield _with_asked(_released(snapshot, pod, back), asked)
-    elif asked.bad or asked.clipped:
-        yield _with_asked(Decision(f"pod/{pod.key}", "hold", "BurstNotAllowed", {"policy": "none"}), asked)
+        yield _with_claim(_release(snapshot, pod, back), claim)
+    elif claim.bad or claim.clipped:
+        yield _with_claim(Decision(f"pod/{pod.key}", "hold", "BurstNotAllowed", {"policy": "none"}), claim)
 
 
 def _sharing(snapshot: Snapshot) -> Iterator[Pod]:
@@ -203,11 +203,12 @@ def _node(snapshot: Snapshot) -> tuple[State, dict[str, int]]:
 
 def _burst(snapshot: Snapshot, pod: Pod, terms: _Terms, ledger: Ledger) -> Decision:
     """Quota and burst of the pod's containers, and the pod as much as all of them."""
-    judged = [_judged(snapshot, pod, c, terms, ledger) for c in pod.containers if _present(snapshot, pod, c.name)]
-    changes = (*_quotas(snapshot, pod, judged), *_bursts(snapshot, pod, judged, terms))
-    step: Move = next((move for move in _MOVES if any(c.step == move for c in judged)), "remain")
-    containers = "; ".join(f"{c.name} {c.present.quota_us} → {c.quota_us}, burst {c.burst_us}" for c in judged)
-    evidence = {"policy": terms.settings.policy, "state": terms.state, "containers": containers}
+    present = (c for c in pod.containers if _present(snapshot, pod, c.name))
+    containers = [_target(snapshot, pod, container, terms, ledger) for container in present]
+    changes = (*_quotas(snapshot, pod, containers), *_bursts(snapshot, pod, containers, terms))
+    step: Move = next((move for move in _MOVES if any(c.step == move for c in containers)), "remain")
+    texts = "; ".join(f"{c.name} {c.present.quota_us} → {c.quota_us}, burst {c.burst_us}" for c in containers)
+    evidence = {"policy": terms.settings.policy, "state": terms.state, "containers": texts}
     return Decision(f"pod/{pod.key}", _VERDICTS[step] if changes else "hold", _REASONS[step], evidence, changes)
 
 
@@ -215,7 +216,7 @@ def _present(snapshot: Snapshot, pod: Pod, container: str) -> Cgroup | None:
     return snapshot.cgroups.get(snapshot.places[pod.uid].containers.get(container, ""))
 
 
-def _judged(snapshot: Snapshot, pod: Pod, container: ContainerInfo, terms: _Terms, ledger: Ledger) -> _Judged:
+def _target(snapshot: Snapshot, pod: Pod, container: ContainerInfo, terms: _Terms, ledger: Ledger) -> _Target:
     group = snapshot.places[pod.uid].containers[container.name]
     cgroup = snapshot.cgroups[group]
     limit_milli = container.limits["cpu"].milli if "cpu" in container.limits else 0
@@ -225,7 +226,7 @@ def _judged(snapshot: Snapshot, pod: Pod, container: ContainerInfo, terms: _Term
     quota_us = burst.UNLIMITED if present is None else present
     limited = burst.UNLIMITED not in (base_us, quota_us)
     # A quota that may not grow is divided by `normalizedQuota`: two rules must not write it in turns.
-    is_ours = group_files.found(snapshot, NAME, group, "cpu.quota") is not None
+    is_ours = group_files.original(snapshot, NAME, group, "cpu.quota") is not None
     owned = terms.scales or terms.ratio <= 1 or is_ours
     # Without a limit, or where kubelet sets no quotas, there is nothing to grow.
     if owned and container.running and limited:
@@ -240,10 +241,10 @@ def _judged(snapshot: Snapshot, pod: Pod, container: ContainerInfo, terms: _Term
         throttled = snapshot.usage.throttled.get(group)
         step = burst.move(scaling=terms.scales, allowed=allowed, throttled=throttled, state=terms.state)
         if step == "reset":
-            quota_us = max(_found(snapshot, group, "cpu.quota", base_us), base_us)
+            quota_us = max(_original(snapshot, group, "cpu.quota", base_us), base_us)
         else:
             quota_us = burst.quota_target(step, current_us=quota_us, base_us=base_us, percent=percent)
-    wanted = burst.kernel_burst(
+    burst_us = burst.kernel_burst(
         limit_milli=limit_milli,
         percent=terms.settings.cpu_burst_percent,
         quota_us=min(quota_us, base_us) if limited and not owned else quota_us,
@@ -251,43 +252,47 @@ def _judged(snapshot: Snapshot, pod: Pod, container: ContainerInfo, terms: _Term
         period_us=cgroup.period_us,
         ratio=terms.ratio,
     )
-    return _Judged(name=container.name, group=group, present=cgroup, step=step, quota_us=quota_us, burst_us=wanted)
+    return _Target(name=container.name, group=group, present=cgroup, step=step, quota_us=quota_us, burst_us=burst_us)
 
 
-def _quotas(snapshot: Snapshot, pod: Pod, judged: Sequence[_Judged]) -> Iterator[CgroupChange]:
+def _quotas(snapshot: Snapshot, pod: Pod, containers: Sequence[_Target]) -> Iterator[CgroupChange]:
     """The containers that change, and the pod if they need more, or if it holds more of ours than they need."""
-    for container in judged:
+    for container in containers:
         yield from _change(snapshot, container.group, "cpu.quota", container.quota_us, container.present.quota_us)
     group = snapshot.places[pod.uid].group
     present = snapshot.cgroups[group].quota_us if group in snapshot.cgroups else None
-    if present in (None, burst.UNLIMITED) or not judged:
+    if present in (None, burst.UNLIMITED) or not containers:
         return
-    needed = burst.pod_quota(container.quota_us for container in judged)
+    needed = burst.pod_quota(container.quota_us for container in containers)
     if cgroup.PLACE.place(group, "cpu.quota") in snapshot.ours:
         # At least what kubelet gave: a container that is just being restarted needs its part again.
-        found = _found(snapshot, group, "cpu.quota", 0)
+        original_us = _original(snapshot, group, "cpu.quota", 0)
         yield from _change(
-            snapshot, group, "cpu.quota", found if needed == burst.UNLIMITED else max(needed, found), present
+            snapshot,
+            group,
+            "cpu.quota",
+            original_us if needed == burst.UNLIMITED else max(needed, original_us),
+            present,
         )
-    elif needed > present >= burst.pod_quota(c.present.quota_us or 0 for c in judged):
+    elif needed > present >= burst.pod_quota(c.present.quota_us or 0 for c in containers):
         # A pod that has less than its containers was given a limit of its own, which is not ours to lift.
         yield from _change(snapshot, group, "cpu.quota", needed, present)
 
 
-def _bursts(snapshot: Snapshot, pod: Pod, judged: Sequence[_Judged], terms: _Terms) -> Iterator[CgroupChange]:
+def _bursts(snapshot: Snapshot, pod: Pod, containers: Sequence[_Target], terms: _Terms) -> Iterator[CgroupChange]:
     group = snapshot.places[pod.uid].group
-    quota_us = next((c.value for c in _quotas(snapshot, pod, judged) if c.group == group), None)
+    quota_us = next((c.value for c in _quotas(snapshot, pod, containers) if c.group == group), None)
     quota_us = quota_us if isinstance(quota_us, int) else snapshot.cgroups.get(group, Cgroup()).quota_us
-    total = sum(container.burst_us for container in judged)
+    total = sum(container.burst_us for container in containers)
     if quota_us not in (None, burst.UNLIMITED) and not terms.beyond_quota:
         total = min(total, quota_us or 0)
-    wanted = {**{c.group: c.burst_us for c in judged}, group: total}
-    for place, value in wanted.items():
+    targets = {**{c.group: c.burst_us for c in containers}, group: total}
+    for place, value in targets.items():
         present = snapshot.cgroups[place].values.get("cpu.burst") if place in snapshot.cgroups else None
         if terms.bursts:
             yield from _change(snapshot, place, "cpu.burst", value, present)
         elif cgroup.PLACE.place(place, "cpu.burst") in snapshot.ours:
-            yield from _change(snapshot, place, "cpu.burst", _found(snapshot, place, "cpu.burst", 0), present)
+            yield from _change(snapshot, place, "cpu.burst", _original(snapshot, place, "cpu.burst", 0), present)
 
 
 def _change(
@@ -301,12 +306,12 @@ def _change(
         )
 
 
-def _found(snapshot: Snapshot, group: str, field: CgroupField, otherwise: int) -> int:
-    found = snapshot.found.get(cgroup.PLACE.place(group, field))
-    return found.value if found and isinstance(found.value, int) else otherwise
+def _original(snapshot: Snapshot, group: str, field: CgroupField, otherwise: int) -> int:
+    original = snapshot.found.get(cgroup.PLACE.place(group, field))
+    return original.value if original and isinstance(original.value, int) else otherwise
 
 
-def _released(snapshot: Snapshot, pod: Pod, back: Sequence[CgroupChange]) -> Decision:
+def _release(snapshot: Snapshot, pod: Pod, back: Sequence[CgroupChange]) -> Decision:
     """Give back what was found, but no quota below the limit of its container: it may have grown meanwhile.
 
     Nor the pod's below that of its containers together. No limit stays none.

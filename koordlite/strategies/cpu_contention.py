@@ -104,17 +104,17 @@ def _of_node(
     at = snapshot.time if contended or (status == "True" and memory.contended_at is None) else memory.contended_at
     reason = "PodsContended" if contended else "NoPodContended"
     evidence: dict[str, int | float | str] = {"contended": len(contended), "services": services}
-    wanted = status
+    condition = status
     if contended:
-        wanted = "True"
+        condition = "True"
     elif status == "True" and at is not None and snapshot.time - at >= config.clear_seconds:
-        wanted = "False"
-    evidence |= {"condition": wanted} if wanted else {}
+        condition = "False"
+    evidence |= {"condition": condition} if condition else {}
     changes: tuple[NodeConditionChange, ...] = ()
-    if wanted != status and snapshot.node:
+    if condition != status and snapshot.node:
         names = ", ".join(contended[:NAMES]) + (f" and {more} more" if (more := len(contended) - NAMES) > 0 else "")
         message = f"wait for CPUs that others use: {names}" if contended else "no service waits because of others"
-        changes = (NodeConditionChange(keys.CPU_CONTENTION, wanted, reason, message, snapshot.taken_at),)
+        changes = (NodeConditionChange(keys.CPU_CONTENTION, condition, reason, message, snapshot.taken_at),)
     memory = msgspec.structs.replace(memory, contended_at=at)
     return Decision("node", "set" if changes else "hold", reason, evidence, changes, remember=memory)
 

@@ -55,18 +55,18 @@ def features(config: Config) -> dict[str, Measure]:
     return {feature: measure for is_on, feature, measure in rules if is_on}
 
 
-def decide(snapshot: Snapshot, config: Config, asked: Collection[str] = frozenset()) -> Iterator[Decision]:
-    """Pods to evict for CPU (docs/formulas.md, "Evictions"); `asked` are on their way out already."""
-    found, _ = evict.judge(
+def decide(snapshot: Snapshot, config: Config, evictees: Collection[str] = frozenset()) -> Iterator[Decision]:
+    """Pods to evict for CPU (docs/formulas.md, "Evictions"); `evictees` are on their way out already."""
+    decisions, _ = evict.judge(
         snapshot,
         config,
         features(config),
-        evict.rounds_before(snapshot, NAME, eviction.promised("cpu"), asked=asked),
+        evict.rounds_before(snapshot, NAME, eviction.promised("cpu"), evictees=evictees),
         capacity=snapshot.node.capacity_milli if snapshot.node else 0,
         cool_down_seconds=config.cool_down_seconds,
         from_start=True,
     )
-    yield from found
+    yield from decisions
 
 
 def _satisfaction(snapshot: NodeSnapshot, _past: Past) -> Rule:
@@ -87,10 +87,10 @@ def _satisfaction(snapshot: NodeSnapshot, _past: Past) -> Rule:
         "upper_percent": threshold.cpu_evict_be_satisfaction_upper_percent or 0,
         "limit_by": threshold.cpu_evict_policy,
     }
-    wanted = (_starved(snapshot, mean), _starved(snapshot, snapshot.usage))
-    if None in wanted:
+    amounts = (_starved(snapshot, mean), _starved(snapshot, snapshot.usage))
+    if None in amounts:
         return Rule(Decision("evict/BECPUEvict", "skip", "TooFewSamples", terms))
-    release = min(amount or 0 for amount in wanted)
+    release = min(amount or 0 for amount in amounts)
     excess = Excess("cpu", evict.used_by_pods(snapshot, "cpu"))
     candidates = evict_order.best_effort_by_cpu(snapshot.pods, feature="BECPUEvict", excess=excess)
     if not release:
@@ -131,12 +131,12 @@ def _starved(snapshot: NodeSnapshot, usage: Usage) -> int | None:
 
 
 def _terms(which: str, usage: Usage) -> Evidence:
-    found = {
+    terms = {
         f"{which}_used_milli": usage.best_effort_cpu,
         f"{which}_request_milli": usage.best_effort_request,
         f"{which}_limit_milli": usage.best_effort_limit,
     }
-    return {name: amount for name, amount in found.items() if amount is not None}
+    return {name: amount for name, amount in terms.items() if amount is not None}
 
 
 def _use(snapshot: NodeSnapshot, _past: Past) -> Rule:

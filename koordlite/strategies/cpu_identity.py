@@ -52,32 +52,32 @@ def reads(slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each QoS group, pod and host application whose class has CPU QoS, one for the kernel's switch,
     one for what is given back."""
-    wanted: set[str] = set()
-    for subject, group, settings, said in _subjects(snapshot) if class_cpu_qos.is_on(snapshot.slo, POLICY) else ():
-        if settings.enable or said:
+    groups: set[str] = set()
+    for subject, group, settings, refusal in _subjects(snapshot) if class_cpu_qos.is_on(snapshot.slo, POLICY) else ():
+        if settings.enable or refusal:
             decision = _decided(snapshot, subject, group, settings)
-            if said:
+            if refusal:
                 # The class's settings hold, and the annotation is refused in words.
-                evidence = {**said, **decision.evidence}
+                evidence = {**refusal, **decision.evidence}
                 decision = Decision(subject, "refuse", "BadCPUQOSAnnotation", evidence, decision.changes)
             yield decision
-        if settings.enable and _wanted(snapshot, settings) != (IDLE, 0):
-            wanted.add(group)
+        if settings.enable and _target(snapshot, settings) != (IDLE, 0):
+            groups.add(group)
     yield from _switched_on(snapshot)
     # Groups whose class has no CPU QoS any more get back what was found, those that were idle also their shares.
-    changes = tuple(c for c in group_files.given_back(snapshot, NAME, _WRITTEN) if c.group not in wanted)
+    changes = tuple(c for c in group_files.releases(snapshot, NAME, _WRITTEN) if c.group not in groups)
     if changes:
         yield Decision("node", "release", "CPUIdentityReleased", {"files": len(changes)}, changes)
     else:
-        yield Decision("node", "hold", "CPUIdentityOn" if wanted else "CPUIdentityOff", {"groups": len(wanted)})
+        yield Decision("node", "hold", "CPUIdentityOn" if groups else "CPUIdentityOff", {"groups": len(groups)})
 
 
-_Said = dict[str, str]
+_Refusal = dict[str, str]
 """Evidence about an annotation; empty where there is nothing to be said."""
 
 
-def _subjects(snapshot: Snapshot) -> Iterator[tuple[str, str, CPUQOS, _Said]]:
-    """Whom a class concerns: name, group and settings, and what is to be said about an annotation. The QoS groups only
+def _subjects(snapshot: Snapshot) -> Iterator[tuple[str, str, CPUQOS, _Refusal]]:
+    """Whom a class concerns: name, group and settings, and why an annotation is refused. The QoS groups only
     where the kernel has identities."""
     qos, layout = snapshot.slo.resource_qos, snapshot.layout
     if group_files.has(snapshot, IDENTITY):
@@ -86,16 +86,16 @@ def _subjects(snapshot: Snapshot) -> Iterator[tuple[str, str, CPUQOS, _Said]]:
     for pod in snapshot.pods:
         if not pod.active or pod.uid not in snapshot.places:
             continue
-        settings, said = class_cpu_qos.of_pod(snapshot.slo, pod), _Said()
+        settings, refusal = class_cpu_qos.of_pod(snapshot.slo, pod), _Refusal()
         if keys.CPU_QOS in pod.annotations:
-            asked, bad = pod_overrides.cpu_qos(pod, settings)
+            claim, bad = pod_overrides.cpu_qos(pod, settings)
             if bad:
-                said = {"annotation": bad.key, "why": bad.why}
+                refusal = {"annotation": bad.key, "why": bad.why}
             elif pod.raw_qos is not QoSClass.LS:
-                said = {"annotation": keys.CPU_QOS, "why": "only pods labelled LS may change their identity"}
+                refusal = {"annotation": keys.CPU_QOS, "why": "only pods labelled LS may change their identity"}
             else:
-                settings = asked
-        yield f"pod/{pod.key}", snapshot.places[pod.uid].group, settings, said
+                settings = claim
+        yield f"pod/{pod.key}", snapshot.places[pod.uid].group, settings, refusal
     by_class = class_cpu_qos.by_label(snapshot.slo)
     for app in snapshot.slo.host_applications:
         group = snapshot.host_groups.get(app.name, "")
@@ -106,22 +106,22 @@ def _subjects(snapshot: Snapshot) -> Iterator[tuple[str, str, CPUQOS, _Said]]:
 def _switched_on(snapshot: Snapshot) -> Iterator[Decision]:
     """Newer Anolis kernels have a switch for identities; it is `systemConfig`'s where `system-config` names it."""
     place, present = SystemFileChange(GROUP_IDENTITY, "1").place, snapshot.system.get(GROUP_IDENTITY)
-    found = snapshot.found.get(place)
-    ours = found is not None and found.strategy == NAME
+    original = snapshot.found.get(place)
+    ours = original is not None and original.strategy == NAME
     subject, named = f"{_SYSTEM}{GROUP_IDENTITY}", snapshot.slo.system.sched_group_identity_enabled
     if class_cpu_qos.is_on(snapshot.slo, POLICY) and present is not None and named is None:
         changes = () if present == "1" else (SystemFileChange(GROUP_IDENTITY, "1"),)
         yield Decision(subject, "set" if changes else "hold", "IdentitySwitch", {"value": 1}, changes)
     elif class_cpu_qos.is_on(snapshot.slo, POLICY) and present == "0":
         yield Decision(subject, "hold", "IdentitySwitchedOff", {"value": str(named)})
-    elif ours and found is not None and named is None and not class_cpu_qos.is_on(snapshot.slo, POLICY):
-        change = SystemFileChange(GROUP_IDENTITY, str(found.value), gives_back=True)
-        yield Decision(subject, "release", "IdentitySwitch", {"value": str(found.value)}, (change,))
+    elif ours and original is not None and named is None and not class_cpu_qos.is_on(snapshot.slo, POLICY):
+        change = SystemFileChange(GROUP_IDENTITY, str(original.value), gives_back=True)
+        yield Decision(subject, "release", "IdentitySwitch", {"value": str(original.value)}, (change,))
 
 
 def _decided(snapshot: Snapshot, subject: str, group: str, settings: CPUQOS) -> Decision:
     values = snapshot.cgroups.get(group, Cgroup()).values
-    field, value = _wanted(snapshot, settings)
+    field, value = _target(snapshot, settings)
     evidence: dict[str, int | str] = {"file": field, "value": value, "identity": settings.group_identity}
     if field == IDLE and value == 0:
         # Mainline kernels have no rank above the ordinary.
@@ -134,7 +134,7 @@ def _decided(snapshot: Snapshot, subject: str, group: str, settings: CPUQOS) -> 
     return Decision(subject, "set" if changes else "hold", "CPUIdentity", evidence, changes)
 
 
-def _wanted(snapshot: Snapshot, settings: CPUQOS) -> tuple[CgroupField, int]:
+def _target(snapshot: Snapshot, settings: CPUQOS) -> tuple[CgroupField, int]:
     if group_files.has(snapshot, IDENTITY):
         return IDENTITY, settings.group_identity
     return IDLE, int(settings.group_identity < 0 or settings.sched_idle == 1)

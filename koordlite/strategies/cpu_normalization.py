@@ -38,13 +38,13 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     except ValueError as error:
         yield Decision("node", "refuse", "NoCPURatio", {"why": str(error), **words})
         return
-    held = snapshot.notes.cpu_normalization
+    published = snapshot.notes.cpu_normalization
     reason = "CPURatio" if enabled else "NormalizationDisabled"
-    if held is None and not enabled:
+    if published is None and not enabled:
         # Koordinator writes 1.00 onto every node; where nobody ever asked for a ratio that is noise.
         yield Decision("node", "hold", reason, words)
         return
     text = normalization.encode_ratio(ratio)
-    write = normalization.differs(held, ratio)
+    write = normalization.differs(published, ratio)
     changes = (NodeAnnotationChange(keys.CPU_NORMALIZATION_RATIO, text),) if write else ()
     yield Decision("node", "set" if changes else "hold", reason, {"ratio": text, **words}, changes)

@@ -196,7 +196,7 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
 def surge_edge_milli(snapshot: NodeSnapshot, limit: CPULimit, *, band_percent: float) -> int | None:
     """Use of everything but best effort above which `limit`, in force since `snapshot`, is too high; None when it
     cannot shrink. Source: `formulas.cpu.reaction.upper_edge_milli`."""
-    others, capacity = snapshot.usage.others_milli, snapshot.node.capacity_milli
+    others_milli, capacity = snapshot.usage.others_milli, snapshot.node.capacity_milli
     services = _services(snapshot) if _follows_waits(snapshot) else {}
     if _current_waits(snapshot, services) or _levels(snapshot, services):
         # The kernel's weights preempt at once, and what they cannot do shows in the next window of waits. So too at the
@@ -205,12 +205,12 @@ def surge_edge_milli(snapshot: NodeSnapshot, limit: CPULimit, *, band_percent: f
     if limit.owed_milli_seconds > capacity * MOST_OWED_SECONDS:
         return None
     least = suppress.MIN_QUOTA_US * 1000 // suppress.PERIOD_US if limit.by_quota else suppress.MIN_CPUS * 1000
-    if others is None or limit.limit_milli <= least:
+    if others_milli is None or limit.limit_milli <= least:
         return None
     if not any(pod.is_best_effort for pod in snapshot.pods):
         return None
     return reaction.upper_edge_milli(
-        others_milli=others,
+        others_milli=others_milli,
         budget_milli=limit.budget_milli,
         limit_milli=limit.limit_milli,
         shrink_step_milli=reaction.shrink_step_milli(by_quota=limit.by_quota, capacity_milli=capacity),
@@ -303,7 +303,7 @@ def _present_and_entitled(snapshot: NodeSnapshot, config: Config, followed_milli
         cpus = target = len(_usable(root))
         wanted_us = suppress.quota_target(budget_milli=followed_milli, current_us=UNLIMITED, capacity_milli=0)
     else:
-        cpus, target = len(_held(snapshot, config)), max(-(-followed_milli // 1000), suppress.MIN_CPUS)
+        cpus, target = len(_present_cpus(snapshot, config)), max(-(-followed_milli // 1000), suppress.MIN_CPUS)
         target, wanted_us = min(target, len(_be_cpus(snapshot))), None
     present = measured.be_limit_milli(cpus=cpus, quota_us=quota_us, period_us=root.period_us)
     entitled_us = quota_us if wanted_us is None else wanted_us
@@ -369,7 +369,7 @@ def _limit(
 
 
 def _by_cpuset(snapshot: Snapshot, config: Config, evidence: Evidence, budget: Budget) -> Decision:
-    present = _held(snapshot, config)
+    present = _present_cpus(snapshot, config)
     cpus = group_files.pod_cpus(snapshot)
     target = cpu_select.be_cpuset(
         count=suppress.cpu_target(
@@ -418,7 +418,7 @@ def _forbidden(snapshot: Snapshot) -> CPUSet:
 
 def _owned(snapshot: Snapshot) -> CPUSet:
     lse = [pod.resource_status.cpuset for pod in snapshot.pods if pod.raw_qos is QoSClass.LSE]
-    return cpuset.union([*lse, snapshot.crane.owned, *(held.cpus for held in snapshot.kubelet.pod_cpus)])
+    return cpuset.union([*lse, snapshot.crane.owned, *(each.cpus for each in snapshot.kubelet.pod_cpus)])
 
 
 def _be_cpus(snapshot: Snapshot) -> CPUSet:
@@ -433,19 +433,19 @@ def _be_cpus(snapshot: Snapshot) -> CPUSet:
 
 def _set_changes(snapshot: Snapshot, config: Config, target: CPUSet) -> tuple[CgroupChange, ...]:
     """The groups that differ. Under kubelet's static policy only containers are narrowed."""
-    wanted = dict.fromkeys(_tree(snapshot), target)
+    targets = dict.fromkeys(_tree(snapshot), target)
     if snapshot.kubelet.cpu_manager_policy == "static":
         # Kubelet writes its default set into each new container, reserved CPUs and all. On v1 the kernel refuses that
         # where a group above has fewer CPUs, and the container does not start: these keep what kubelet's top group has.
         above = group_files.pod_cpuset(snapshot) if snapshot.layout.version == 1 else _be_cpus(snapshot)
-        wanted = {group: target if _is_container(snapshot, group) else above for group in wanted}
-    wanted |= {group: promise & target or target for group, promise in _promises(snapshot, config).items()}
+        targets = {group: target if _is_container(snapshot, group) else above for group in targets}
+    targets |= {group: promise & target or target for group, promise in _promises(snapshot, config).items()}
     changes = []
-    for group, value in wanted.items():
+    for group, value in targets.items():
         present, parent = snapshot.cgroups[group], group.rpartition("/")[0]
         # On v2 a group whose set is empty follows its parent: nothing to write, and nothing to put back later.
         inherits = snapshot.layout.version == 2 and present.cpuset == cpuset.EMPTY
-        if present.cpuset not in (value, None) and not (inherits and wanted.get(parent, present.effective) == value):
+        if present.cpuset not in (value, None) and not (inherits and targets.get(parent, present.effective) == value):
             changes.append(CgroupChange(group, "cpuset.cpus", value))
     return tuple(changes)
 
@@ -472,7 +472,7 @@ def _promises(snapshot: Snapshot, config: Config) -> dict[str, CPUSet]:
     return {group: promise for group, promise in groups.items() if promise}
 
 
-def _held(snapshot: Snapshot, config: Config) -> CPUSet:
+def _present_cpus(snapshot: Snapshot, config: Config) -> CPUSet:
     """CPUs that best-effort work is held to at present: the set of its group, under the static policy of its
     containers."""
     static = snapshot.kubelet.cpu_manager_policy == "static"
@@ -561,7 +561,7 @@ def _guided(
     steered = guided.objective
     if steered is not None and steered.worst is not None:
         uid = steered.worst.uid
-        evidence = {**evidence, "service": services[uid].key, **_measured(snapshot.objectives[uid])}
+        evidence = {**evidence, "service": services[uid].key, **_objective_evidence(snapshot.objectives[uid])}
     else:
         evidence = {**evidence, "wait_percent": config.wait_percent, **_blame(guided, services, config)}
     # Nothing is owed by a limit that follows services: the formula's is its least.
@@ -602,12 +602,12 @@ def _levels(snapshot: Snapshot, services: Mapping[str, Pod]) -> list[Level]:
     ]
 
 
-def _measured(goal: Objective) -> Evidence:
+def _objective_evidence(goal: Objective) -> Evidence:
     """The objective in words, with the unit of the operator's query; `asked` where bounds have moved it."""
     unit = f" {goal.unit}" if goal.unit else ""
-    asked: Evidence = {} if goal.asked == goal.most else {"asked": f"{goal.asked:g}{unit}"}
+    claim: Evidence = {} if goal.asked == goal.most else {"asked": f"{goal.asked:g}{unit}"}
     value: Evidence = {} if goal.value is None else {"value": f"{goal.value:.4g}{unit}"}
-    return {"query": goal.query, "objective": f"{goal.most:g}{unit}", **value, **asked}
+    return {"query": goal.query, "objective": f"{goal.most:g}{unit}", **value, **claim}
 
 
 def _objectives(snapshot: Snapshot, guidance: Guidance, services: Mapping[str, Pod]) -> Iterator[Decision]:
@@ -621,7 +621,7 @@ def _objectives(snapshot: Snapshot, guidance: Guidance, services: Mapping[str, P
     for uid, goal in snapshot.objectives.items():
         if uid not in services:
             continue
-        subject, evidence = f"pod/{services[uid].key}", _measured(goal)
+        subject, evidence = f"pod/{services[uid].key}", _objective_evidence(goal)
         if uid not in ratios:
             age: Evidence = {} if goal.value is None else {"ageSeconds": round(snapshot.time - goal.until)}
             yield Decision(subject, "skip", "ObjectiveUnknown", {**evidence, **age, "why": goal.why})
@@ -638,9 +638,9 @@ def _blame(guided: Guided, services: Mapping[str, Pod], config: Config) -> Evide
         return {}
     worst, own, pod = guided.worst, guided.guidance.own.get(guided.worst.uid), services[guided.worst.uid]
     blame: Evidence = {"service": pod.key, "waited_percent": round(100 * worst.share, 1)}
-    tolerated, (asked, _) = _tolerated_percent(pod, config), pod_overrides.wait_percent(pod)
-    if asked is not None:
-        blame |= {"wait_percent": tolerated} | ({"asked_percent": asked} if asked < tolerated else {})
+    tolerated, (claim, _) = _tolerated_percent(pod, config), pod_overrides.wait_percent(pod)
+    if claim is not None:
+        blame |= {"wait_percent": tolerated} | ({"asked_percent": claim} if claim < tolerated else {})
     if own is not None:
         blame["own_percent"] = round(100 * own, 1)
     if worst.part < 1:
@@ -674,12 +674,12 @@ def _quotas_below(snapshot: Snapshot, limit_us: int) -> Iterator[CgroupChange]:
         place = cgroup.PLACE.place(group, "cpu.quota")
         mine = place in snapshot.found and snapshot.found[place].strategy == NAME
         # What another strategy wrote is lowered like what kubelet wrote; it raises it again itself.
-        found = snapshot.found[place].value if mine else present
-        if present is None or not isinstance(found, int) or found == UNLIMITED:
+        original_us = snapshot.found[place].value if mine else present
+        if present is None or not isinstance(original_us, int) or original_us == UNLIMITED:
             continue
-        wanted = found if limit_us == UNLIMITED else min(found, limit_us)
-        if wanted != present:
-            yield CgroupChange(group, "cpu.quota", wanted, gives_back=wanted == found)
+        target_us = original_us if limit_us == UNLIMITED else min(original_us, limit_us)
+        if target_us != present:
+            yield CgroupChange(group, "cpu.quota", target_us, gives_back=target_us == original_us)
 
 
 def _release(snapshot: Snapshot, config: Config, reason: str, evidence: Evidence) -> Decision:
@@ -700,11 +700,11 @@ def _quota_release(snapshot: Snapshot, reason: str) -> Iterator[Decision]:
     """Give back what stood there before us; a quota set by others is not ours to lift."""
     group = snapshot.layout.besteffort
     place = cgroup.PLACE.place(group, "cpu.quota")
-    found = snapshot.found[place].value if place in snapshot.found else UNLIMITED
+    original_us = snapshot.found[place].value if place in snapshot.found else UNLIMITED
     present = snapshot.cgroups[group].quota_us
-    if place in snapshot.ours and isinstance(found, int) and present not in (None, found):
-        changes = (CgroupChange(group, "cpu.quota", found), *_quotas_below(snapshot, found))
-        yield Decision("besteffort/quota", "release", reason, {"quota_us": found}, changes)
+    if place in snapshot.ours and isinstance(original_us, int) and present not in (None, original_us):
+        changes = (CgroupChange(group, "cpu.quota", original_us), *_quotas_below(snapshot, original_us))
+        yield Decision("besteffort/quota", "release", reason, {"quota_us": original_us}, changes)
 
 
 def _tree(snapshot: Snapshot) -> list[str]:

@@ -74,10 +74,10 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
             yield Decision(f"pod/{pod.key}", "refuse", "AssignmentRefused", evidence)
     yield from (_host(snapshot, app, ls_pools) for app in snapshot.slo.host_applications)
     # Groups of applications that are not in the pool any more get back what was found.
-    ours = {place.part("cgroup") for place, found in snapshot.found.items() if found.strategy == NAME}
+    ours = {place.part("cgroup") for place, original in snapshot.found.items() if original.strategy == NAME}
     of_hosts = {snapshot.host_groups.get(app.name) for app in snapshot.slo.host_applications if app.qos is QoSClass.LS}
     of_pods = {group for place in snapshot.places.values() for group in place.all}
-    for change in group_files.given_back(snapshot, NAME, ("cpuset.cpus",), groups=sorted(ours - of_hosts - of_pods)):
+    for change in group_files.releases(snapshot, NAME, ("cpuset.cpus",), groups=sorted(ours - of_hosts - of_pods)):
         yield Decision(f"host/{change.group}", "release", "HostLeftPool", {"cpuset": str(change.value)}, (change,))
 
 
@@ -89,11 +89,11 @@ def _pod(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pool
     subject, status = f"pod/{pod.key}", pod.resource_status
     # CPUs that no annotation of Koordinator can give the pod: those of the system, and those that other pods have from
     # kubelet, maybe since its set was found, or by Crane's annotations.
-    others = cpuset.union(held.cpus for held in snapshot.kubelet.pod_cpus if held.uid != pod.uid)
-    kept = snapshot.reserved.cpus | snapshot.system_qos.exclusive_cpus | snapshot.crane.owned | others
-    on_reserved = status.cpuset & kept if status.cpuset else cpuset.EMPTY
+    exclusive = cpuset.union(each.cpus for each in snapshot.kubelet.pod_cpus if each.uid != pod.uid)
+    withheld = snapshot.reserved.cpus | snapshot.system_qos.exclusive_cpus | snapshot.crane.owned | exclusive
+    on_reserved = status.cpuset & withheld if status.cpuset else cpuset.EMPTY
     status = assignments.without(status, on_reserved)
-    wanted = pools.container_cpuset(
+    target = pools.container_cpuset(
         qos=pod.raw_qos,
         status=status,
         best_effort_cgroup=False,
@@ -103,15 +103,15 @@ def _pod(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pool
         kubelet_policy=snapshot.kubelet.cpu_manager_policy,
     )
     quotas = tuple(_quotas(snapshot, config, pod, place, status))
-    if wanted is None:
+    if target is None:
         return _left_alone(snapshot, pod, place, quotas, _disputed(status))
-    usable = wanted & group_files.pod_cpuset(snapshot)
+    usable = target & group_files.pod_cpuset(snapshot)
     evidence = {"qos": str(pod.qos_class), "cpuset": str(usable), **_disputed(status)}
     if status.cpuset:
-        missing = {"absent": wanted - group_files.pod_cpuset(snapshot), "on_reserved": on_reserved}
+        missing = {"absent": target - group_files.pod_cpuset(snapshot), "on_reserved": on_reserved}
         evidence |= {name: str(cpus) for name, cpus in missing.items() if cpus}
     if not usable:
-        return Decision(subject, "refuse", "PinnedCPUsNotOnline", {**evidence, "promised": str(wanted)}, quotas)
+        return Decision(subject, "refuse", "PinnedCPUsNotOnline", {**evidence, "promised": str(target)}, quotas)
     # CPUs of the pod's containers that a DRA driver places.
     claims = (each.containers for each in snapshot.kubelet.pod_cpus if each.claimed and each.uid == pod.uid)
     claimed = next(claims, {})
@@ -141,7 +141,7 @@ def _left_alone(
 ) -> Decision:
     """Kubelet's static policy owns the set, or the rule leaves no CPU at all."""
     if snapshot.kubelet.cpu_manager_policy == "static":
-        sets = group_files.given_back(snapshot, NAME, ("cpuset.cpus",), uid=pod.uid, groups=place.inside)
+        sets = group_files.releases(snapshot, NAME, ("cpuset.cpus",), uid=pod.uid, groups=place.inside)
         changes = (*sets, *quotas)
         evidence = {"qos": str(pod.qos_class), **disputed}
         return Decision(f"pod/{pod.key}", "release" if changes else "hold", "KubeletStaticPolicy", evidence, changes)
@@ -157,31 +157,31 @@ def _quotas(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, stat
         cgroup = snapshot.cgroups.get(group)
         if lifted and cgroup and cgroup.quota_us not in (None, UNLIMITED):
             yield CgroupChange(group, "cpu.quota", UNLIMITED)
-        elif not lifted and (change := _given_back(snapshot, group, "cpu.quota")):
+        elif not lifted and (change := _quota_back(snapshot, group, "cpu.quota")):
             yield change
 
 
-def _given_back(snapshot: Snapshot, group: str, field: CgroupField) -> CgroupChange | None:
+def _quota_back(snapshot: Snapshot, group: str, field: CgroupField) -> CgroupChange | None:
     """Value found before our first write; a quota that others have set since then stays. None where nothing is
     ours."""
-    found, cgroup = group_files.found(snapshot, NAME, group, field), snapshot.cgroups.get(group)
-    if found is None or cgroup is None:
+    original, cgroup = group_files.original(snapshot, NAME, group, field), snapshot.cgroups.get(group)
+    if original is None or cgroup is None:
         return None
     if field == "cpu.quota" and cgroup.quota_us not in (None, UNLIMITED):
         return CgroupChange(group, field, cgroup.quota_us, gives_back=True)
-    return CgroupChange(group, field, found, gives_back=True)
+    return CgroupChange(group, field, original, gives_back=True)
 
 
 def _host(snapshot: Snapshot, app: HostApplication, ls_pools: pools.Pools) -> Decision:
     subject, group = f"host/{app.name}", snapshot.host_groups.get(app.name, "")
     if app.qos is not QoSClass.LS:
         return Decision(subject, "hold", "HostClassHasNoPool", {"qos": str(app.qos)})
-    wanted = pools.host_cpuset(app.qos, ls_pools)
+    target = pools.host_cpuset(app.qos, ls_pools)
     cgroup = snapshot.cgroups.get(group)
     if cgroup is None or cgroup.cpuset is None:
         return Decision(subject, "skip", "NoHostGroup", {"group": group})
-    evidence = {"qos": str(app.qos), "cpuset": str(wanted)}
-    if not wanted:
+    evidence = {"qos": str(app.qos), "cpuset": str(target)}
+    if not target:
         return Decision(subject, "hold", "EmptyPool", {"qos": str(app.qos), "reserved": str(snapshot.reserved.cpus)})
-    changes = tuple(group_files.set_changes(snapshot, {group: wanted}))
+    changes = tuple(group_files.set_changes(snapshot, {group: target}))
     return Decision(subject, "set" if changes else "hold", "SharedPool", evidence, changes)

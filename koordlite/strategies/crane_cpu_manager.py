@@ -65,7 +65,7 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
         if crane.why_not == "static":
             # What this strategy wrote before kubelet got the static policy goes back.
             groups = place.inside
-            changes = tuple(group_files.given_back(snapshot, NAME, (SET, MEMS), uid=pod.uid, groups=groups))
+            changes = tuple(group_files.releases(snapshot, NAME, (SET, MEMS), uid=pod.uid, groups=groups))
             if changes:
                 yield Decision(f"pod/{pod.key}", "release", "KubeletPlacesCPUs", {}, changes)
         elif promise:
@@ -93,9 +93,9 @@ def _promised(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, pr
         evidence["absent"] = str(absent)
     empty = [name for name, cpus in sets.items() if not cpus]
     shared = _shared(snapshot, pod)
-    wanted = {group: sets.get(name, shared) for name, group in place.containers.items()}
-    wanted |= dict.fromkeys(place.sandboxes, shared)
-    changes = (*group_files.set_changes(snapshot, wanted), *_memory(snapshot, config, place, promise))
+    targets = {group: sets.get(name, shared) for name, group in place.containers.items()}
+    targets |= dict.fromkeys(place.sandboxes, shared)
+    changes = (*group_files.set_changes(snapshot, targets), *_memory(snapshot, config, place, promise))
     if empty:
         return Decision(f"pod/{pod.key}", "refuse", "CraneCPUsNotOnline", {**evidence, "container": empty[0]}, changes)
     away = promise.policy == "numa" and not snapshot.topology.numa_of(promise.cpus) <= set(promise.nodes)
@@ -108,43 +108,43 @@ def _other(snapshot: Snapshot, pod: Pod, place: PodGroups) -> Iterator[Decision]
     crane, subject = snapshot.crane, f"pod/{pod.key}"
     why = crane.refused.get(pod.uid, "")
     excluding = pod.uid in crane.excluding
-    wanted = _shared(snapshot, pod)
+    shared = _shared(snapshot, pod)
     changes: tuple[CgroupChange, ...] = ()
     if not _placed_elsewhere(snapshot, pod):
-        changes = tuple(_kept_off(snapshot, pod, place, wanted))
+        changes = tuple(_set_changes(snapshot, pod, place, shared))
     if why:
-        yield Decision(subject, "refuse", "CranePromiseRefused", {"why": why, "cpuset": str(wanted)}, changes)
+        yield Decision(subject, "refuse", "CranePromiseRefused", {"why": why, "cpuset": str(shared)}, changes)
     elif _placed_elsewhere(snapshot, pod) or (_is_placed(snapshot, pod) and not changes):
         return
-    elif not wanted:
+    elif not shared:
         yield Decision(subject, "hold", "EmptyPool", {"qos": str(pod.qos_class), "reserved": str(crane.reserved)})
     elif excluding:
-        evidence = {"cpuset": str(wanted), "reserved": str(crane.reserved)}
+        evidence = {"cpuset": str(shared), "reserved": str(crane.reserved)}
         yield Decision(subject, "set" if changes else "hold", "ReservedCPUsExcluded", evidence, changes)
     elif crane.exclusive or changes:
-        yield Decision(subject, "set" if changes else "hold", "CraneSharedCPUs", {"cpuset": str(wanted)}, changes)
+        yield Decision(subject, "set" if changes else "hold", "CraneSharedCPUs", {"cpuset": str(shared)}, changes)
 
 
-def _kept_off(snapshot: Snapshot, pod: Pod, place: PodGroups, wanted: CPUSet) -> Iterator[CgroupChange]:
+def _set_changes(snapshot: Snapshot, pod: Pod, place: PodGroups, shared: CPUSet) -> Iterator[CgroupChange]:
     """The shared CPUs, as far as the pod's group has them; where those are all, what was found comes back.
 
     A set that was found narrower may be what crane-agent left: it gets the shared CPUs too, as crane-agent would do.
     """
     above = snapshot.cgroups.get(place.group)
-    allowed = (above.effective if above else None) or wanted
-    whole = wanted == group_files.pod_cpuset(snapshot)
+    allowed = (above.effective if above else None) or shared
+    whole = shared == group_files.pod_cpuset(snapshot)
     for group in place.inside:
-        found = group_files.found(snapshot, NAME, group, SET)
-        before = found if isinstance(found, CPUSet) else None
+        original = group_files.original(snapshot, NAME, group, SET)
+        before = original if isinstance(original, CPUSet) else None
         if whole and before is not None and (not before or allowed <= before):
-            yield from group_files.given_back(snapshot, NAME, (SET,), groups=(group,))
+            yield from group_files.releases(snapshot, NAME, (SET,), groups=(group,))
             continue
-        cpus = wanted
+        cpus = shared
         if _is_placed(snapshot, pod):
             # What the group has, or had before this strategy wrote, without exclusive CPUs.
             present = snapshot.cgroups.get(group)
-            held = before if before is not None else present.effective if present else None
-            cpus = (held or group_files.pod_cpuset(snapshot)) - snapshot.crane.exclusive
+            current = before if before is not None else present.effective if present else None
+            cpus = (current or group_files.pod_cpuset(snapshot)) - snapshot.crane.exclusive
         yield from group_files.set_changes(snapshot, {group: cpus & allowed})
 
 
@@ -156,10 +156,10 @@ def _shared(snapshot: Snapshot, pod: Pod) -> CPUSet:
 
 def _placed_elsewhere(snapshot: Snapshot, pod: Pod) -> bool:
     """Tell whether another strategy writes the sets of this pod, which has no CPUs of Crane's."""
-    others = snapshot.crane.placed_by_others
+    writers = snapshot.crane.placed_by_others
     if pod.kube_qos is KubeQoS.BEST_EFFORT:
-        return "cpuSuppress" in others
-    return "cpusetPools" in others and (pod.uid not in snapshot.crane.excluding or _is_placed(snapshot, pod))
+        return "cpuSuppress" in writers
+    return "cpusetPools" in writers and (pod.uid not in snapshot.crane.excluding or _is_placed(snapshot, pod))
 
 
 def _is_placed(snapshot: Snapshot, pod: Pod) -> bool:
@@ -172,7 +172,7 @@ def _memory(snapshot: Snapshot, config: Config, place: PodGroups, promise: Crane
     groups = {name: place.containers[name] for name in promise.containers if name in place.containers}
     nodes = {node.id for node in snapshot.topology.nodes if node.memory} & set(promise.nodes)
     if not config.memory_nodes or not nodes:
-        yield from group_files.given_back(snapshot, NAME, (MEMS,), groups=groups.values())
+        yield from group_files.releases(snapshot, NAME, (MEMS,), groups=groups.values())
         return
     mask = sum(1 << node for node in nodes)
     for group in groups.values():

@@ -75,9 +75,9 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     before, refused = recalled(snapshot, NAME, IRQMemory).refused, dict[str, Refusal]()
     for number, irq in snapshot.irqs.items():
         # The move was refused not long ago, or a moment ago.
-        known, why = before.get(number), snapshot.refused_writes.get(INTERRUPT.place(number))
-        if known and known.device == irq.device and snapshot.time - known.at < RETRY_SECONDS:
-            refused[number] = known
+        refusal, why = before.get(number), snapshot.refused_writes.get(INTERRUPT.place(number))
+        if refusal and refusal.device == irq.device and snapshot.time - refusal.at < RETRY_SECONDS:
+            refused[number] = refusal
         elif why:
             refused[number] = Refusal(irq.device, why, snapshot.time)
     decisions = [
@@ -102,9 +102,9 @@ def _exclusive(snapshot: Snapshot) -> CPUSet:
         for pod in snapshot.pods
         if pod.active and pod.raw_qos in (QoSClass.LSE, QoSClass.LSR) and pod.uid not in wanting
     )
-    held = (each.cpus for each in snapshot.kubelet.pod_cpus if each.uid not in wanting)
+    by_kubelet = (each.cpus for each in snapshot.kubelet.pod_cpus if each.uid not in wanting)
     own = cpuset.union(pod.resource_status.cpuset for pod in snapshot.pods if pod.uid in wanting)
-    return cpuset.union([*pinned, *held, snapshot.crane.owned - own])
+    return cpuset.union([*pinned, *by_kubelet, snapshot.crane.owned - own])
 
 
 def _irq(
@@ -112,20 +112,20 @@ def _irq(
 ) -> Iterator[Decision]:
     irq = snapshot.irqs[number]
     before = snapshot.found.get(INTERRUPT.place(number))
-    found, is_ours = irq.cpus, False
+    original, is_ours = irq.cpus, False
     if before is not None and before.strategy == NAME and isinstance(before.value, CPUSet):
-        found, is_ours = before.value, True
-    target = found
+        original, is_ours = before.value, True
+    target = original
     stays = any(fnmatch.fnmatchcase(irq.device, pattern) for pattern in config.keep.split())
     if config.default_mask if number == DEFAULT else not stays:
-        near = cpuset.union(node.cpus for node in snapshot.topology.nodes if node.cpus & found)
-        target = formula.target(found, exclusive=exclusive, near=near, online=snapshot.topology.cpuset)
+        near = cpuset.union(node.cpus for node in snapshot.topology.nodes if node.cpus & original)
+        target = formula.target(original, exclusive=exclusive, near=near, online=snapshot.topology.cpuset)
     subject = f"irq/{number}"
-    evidence: dict[str, int | float | str] = {"device": irq.device, "found": str(found), "cpuset": str(target)}
+    evidence: dict[str, int | float | str] = {"device": irq.device, "found": str(original), "cpuset": str(target)}
     numbers = {**evidence, "per_second": round(irq.rate(exclusive), 1)}
-    if target == found:
+    if target == original:
         if is_ours:
-            change = IRQChange(number, irq.device, found, gives_back=True)
+            change = IRQChange(number, irq.device, original, gives_back=True)
             yield Decision(subject, "release", "IRQGivenBack", evidence, (change,))
     elif refusal:
         yield Decision(subject, "skip", "IRQNotMovable", {**numbers, "why": refusal.why})

@@ -75,9 +75,9 @@ def features(config: Config) -> dict[str, Measure]:
     return {feature: measure for is_on, feature, measure in rules if is_on}
 
 
-def decide(snapshot: Snapshot, config: Config, asked: Collection[str] = frozenset()) -> Iterator[Decision]:
-    """Pods to evict for memory (docs/formulas.md, "Evictions"); `asked` are on their way out already."""
-    past = evict.rounds_before(snapshot, NAME, eviction.promised("memory"), asked=asked)
+def decide(snapshot: Snapshot, config: Config, evictees: Collection[str] = frozenset()) -> Iterator[Decision]:
+    """Pods to evict for memory (docs/formulas.md, "Evictions"); `evictees` are on their way out already."""
+    past = evict.rounds_before(snapshot, NAME, eviction.promised("memory"), evictees=evictees)
     measures = features(config)
     if config.numa_memory_evict:
         measures |= {
@@ -85,7 +85,7 @@ def decide(snapshot: Snapshot, config: Config, asked: Collection[str] = frozense
             for node in snapshot.topology.nodes
             if node.memory
         }
-    found, rules = evict.judge(
+    decisions, rules = evict.judge(
         snapshot,
         config,
         measures,
@@ -94,7 +94,7 @@ def decide(snapshot: Snapshot, config: Config, asked: Collection[str] = frozense
         cool_down_seconds=config.cool_down_seconds,
         from_start=False,
     )
-    yield from _with_last_resort(snapshot, config, found, rules, past)
+    yield from _with_last_resort(snapshot, config, decisions, rules, past)
 
 
 def _use(feature: str, config: Config, snapshot: NodeSnapshot, _past: Past) -> Rule:
@@ -176,7 +176,7 @@ def _memory_places(snapshot: Snapshot, uid: str) -> Iterator[MemoryPlace]:
 
 
 def _with_last_resort(
-    snapshot: Snapshot, config: Config, found: Sequence[Decision], rules: Mapping[str, Rule], past: Past
+    snapshot: Snapshot, config: Config, decisions: Sequence[Decision], rules: Mapping[str, Rule], past: Past
 ) -> Iterator[Decision]:
     """The decisions of a round, with those about pods that are killed in place of theirs. `rules` are those that were
     measured in this round; none where something kept the round from being judged."""
@@ -186,10 +186,10 @@ def _with_last_resort(
     }
     # An agent that observes asks for no eviction, so none of them has failed.
     if not any(seconds.values()) or config.mode != "enforce":
-        yield from found
+        yield from decisions
         return
     if snapshot.layout.version == 1:
-        yield from (*found, Decision("evict/last-resort", "skip", "LastResortImpossible"))
+        yield from (*decisions, Decision("evict/last-resort", "skip", "LastResortImpossible"))
         return
     time, before = snapshot.time, recalled(snapshot, NAME, EvictionMemory)
     since = {name: _stuck_since(snapshot, name, rules.get(name), past) for name, wait in seconds.items() if wait > 0}
@@ -202,7 +202,7 @@ def _with_last_resort(
         dying = dict(_dying(snapshot, rules[due[0]], config.max_evictions_per_round, killed, time - stuck[due[0]]))
     killed |= dict.fromkeys(dying, time)
     subjects = {decision.subject for decision in dying.values()}
-    staying = [decision for decision in found if decision.subject not in subjects]
+    staying = [decision for decision in decisions if decision.subject not in subjects]
     # The round's own memory with that of the last resort: the last decision that remembers wins.
     last = max((index for index, each in enumerate(staying) if each.remember is not None), default=len(staying) - 1)
     for index, each in enumerate(staying):
@@ -215,30 +215,30 @@ def _with_last_resort(
 def _stuck_since(snapshot: Snapshot, feature: str, rule: Rule | None, past: Past) -> float | None:
     """Since when evictions for the rule come to nothing; None when they do not, or nothing has to go."""
     before = recalled(snapshot, NAME, EvictionMemory)
-    known = before.stuck.get(feature)
+    since = before.stuck.get(feature)
     if rule is None:
-        return known
-    if rule.task is None or msgspec.structs.replace(past, asked=()).going(snapshot):
+        return since
+    if rule.task is None or msgspec.structs.replace(past, evictees=()).going(snapshot):
         return None
     failed = evict.unanswered(snapshot, before) | snapshot.refused_evictions.keys()
-    return snapshot.time if known is None and failed & set(rule.task.candidates) else known
+    return snapshot.time if since is None and failed & set(rule.task.candidates) else since
 
 
 def _dying(
-    snapshot: Snapshot, rule: Rule, left: int, killed: Collection[str], waited: float
+    snapshot: Snapshot, rule: Rule, budget: int, killed: Collection[str], waited: float
 ) -> Iterator[tuple[str, Decision]]:
     """By uid, the pods whose containers are killed now: only what says it is best effort, and lives there."""
     assert rule.task
     pods, missing = {pod.uid: pod for pod in snapshot.pods}, sum(rule.task.to_release.values())
     for uid in rule.task.candidates:
         releases, pod = sum(rule.task.contributions.get(uid, {}).values()), pods.get(uid)
-        if missing <= 0 or left <= 0:
+        if missing <= 0 or budget <= 0:
             return
         if not pod or not releases or uid in killed or pod.raw_qos is not QoSClass.BE or not pod.active:
             continue
         if uid in snapshot.places and gives_way(snapshot, pod):
             yield uid, _killed(snapshot, pod, rule.task, rule.cause, waited)
-            missing, left = missing - releases, left - 1
+            missing, budget = missing - releases, budget - 1
 
 
 def _killed(snapshot: Snapshot, pod: Pod, task: Task, cause: str, waited: float) -> Decision:

@@ -69,25 +69,25 @@ def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
     """Everything that is written, while a class or a pod asks for it; swap, while a class does."""
     qos = slo.resource_qos
     classes = [each.memory_qos for each in (qos.lsr_class, qos.ls_class, qos.be_class, qos.system_class)]
-    asked = any(each.enable for each in classes) or any(keys.MEMORY_QOS in pod.annotations for pod in pods)
+    is_on = any(each.enable for each in classes) or any(keys.MEMORY_QOS in pod.annotations for pod in pods)
     swap = any(_swap_percent(each) is not None for each in classes)
-    return (*(_OF_KOORDINATOR if asked else ()), *((_SWAP, "swap") if swap else ()))
+    return (*(_OF_KOORDINATOR if is_on else ()), *((_SWAP, "swap") if swap else ()))
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each pod with memory QoS and for each QoS level above one; one for what is given back."""
-    wanted: dict[str, Values] = {}
+    targets: dict[str, Values] = {}
     by_level: dict[str, list[Values]] = {level: [] for level in _levels(snapshot)}
     missing, neutral = set[str](), memory_qos.fixed(MemoryQOS())
-    asking = [(pod, asked) for pod in snapshot.pods for asked in (_asked(snapshot, pod, config),)]
+    asking = [(pod, claim) for pod in snapshot.pods for claim in (_claim(snapshot, pod, config),)]
     caps = _caps(snapshot, config, asking)
-    for pod, asked in asking:
-        if asked.settings is None or not pod.active or pod.uid not in snapshot.places:
-            if asked.bad or asked.clipped:
-                yield _with_asked(Decision(f"pod/{pod.key}", "hold", "MemoryQOSNotAllowed"), asked, "")
+    for pod, claim in asking:
+        if claim.settings is None or not pod.active or pod.uid not in snapshot.places:
+            if claim.bad or claim.clipped:
+                yield _with_claim(Decision(f"pod/{pod.key}", "hold", "MemoryQOSNotAllowed"), claim, "")
             continue
-        of_pod = _capped(_of_pod(snapshot, pod, asked.settings), caps.get(pod.uid))
-        wanted |= of_pod
+        of_pod = _capped(_of_pod(snapshot, pod, claim.settings), caps.get(pod.uid))
+        targets |= of_pod
         levels = {KubeQoS.BURSTABLE: snapshot.layout.burstable, KubeQoS.BEST_EFFORT: snapshot.layout.besteffort}
         level = levels.get(pod.kube_qos, snapshot.layout.kubepods)
         group = snapshot.places[pod.uid].group
@@ -95,31 +95,31 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
         # Files that are asked for with a value that matters, and which this kernel has not.
         present = snapshot.cgroups[group].values if group in snapshot.cgroups else of_pod[group]
         missing |= {f for f, value in of_pod[group].items() if f not in present and value != neutral.get(f, 0)}
-        yield _with_asked(_decided(snapshot, f"pod/{pod.key}", "MemoryQOS", of_pod), asked, _cut(caps.get(pod.uid)))
+        yield _with_claim(_decided(snapshot, f"pod/{pod.key}", "MemoryQOS", of_pod), claim, _cut(caps.get(pod.uid)))
     for level, values in _of_levels(snapshot, by_level).items():
-        wanted[level] = values
+        targets[level] = values
         yield _decided(snapshot, level, "MemoryQOSLevel", {level: values})
     for decision, limits in _swap(snapshot, asking):
-        wanted |= {group: {**wanted.get(group, {}), **values} for group, values in limits.items()}
+        targets |= {group: {**targets.get(group, {}), **values} for group, values in limits.items()}
         yield decision
-    found = group_files.given_back(snapshot, NAME, FIELDS)
-    changes = tuple(change for change in found if change.field not in wanted.get(change.group, {}))
+    releases = group_files.releases(snapshot, NAME, FIELDS)
+    changes = tuple(change for change in releases if change.field not in targets.get(change.group, {}))
     if changes:
         yield Decision("node", "release", "MemoryQOSReleased", {"files": len(changes)}, changes)
     else:
-        yield Decision("node", "hold", "MemoryQOSOn" if wanted else "MemoryQOSOff", {"groups": len(wanted)})
+        yield Decision("node", "hold", "MemoryQOSOn" if targets else "MemoryQOSOff", {"groups": len(targets)})
     if missing:
         yield Decision("node", "skip", "UnsupportedByKernel", {"file": ", ".join(sorted(missing))})
 
 
 def class_settings(qos: ResourceQOS, of_pod: QoSClass) -> MemoryQOS:
     """The settings of the class a pod is in. Source: Koordinator `GetPodResourceQoSByQoSClass`."""
-    found = {QoSClass.LSE: qos.lsr_class, QoSClass.LSR: qos.lsr_class, QoSClass.LS: qos.ls_class}
-    found |= {QoSClass.BE: qos.be_class, QoSClass.SYSTEM: qos.system_class}
-    return found[of_pod].memory_qos
+    by_class = {QoSClass.LSE: qos.lsr_class, QoSClass.LSR: qos.lsr_class, QoSClass.LS: qos.ls_class}
+    by_class |= {QoSClass.BE: qos.be_class, QoSClass.SYSTEM: qos.system_class}
+    return by_class[of_pod].memory_qos
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _Claim(msgspec.Struct, frozen=True):
     """Settings of a pod: None when it has no memory QoS; and what is to be said about its annotation."""
 
     settings: MemoryQOS | None
@@ -129,30 +129,30 @@ class _Asked(msgspec.Struct, frozen=True):
     """Claim of the annotation."""
 
 
-def _asked(snapshot: Snapshot, pod: Pod, config: Config) -> _Asked:
+def _claim(snapshot: Snapshot, pod: Pod, config: Config) -> _Claim:
     """The settings of the class with those of the annotation, as far as annotations may go."""
     of_class = class_settings(snapshot.slo.resource_qos, pod.qos_class)
     if keys.MEMORY_QOS not in pod.annotations:
-        return _Asked(of_class if of_class.enable else None)
-    asked, bad = pod_overrides.memory_qos(pod, of_class)
-    swap = asked.swap_max_percent
+        return _Claim(of_class if of_class.enable else None)
+    settings, bad = pod_overrides.memory_qos(pod, of_class)
+    swap = settings.swap_max_percent
     if not pod_overrides.has_memory_qos(pod, of_class):
-        return _Asked(None, bad, swap_percent=swap)
+        return _Claim(None, bad, swap_percent=swap)
     if config.annotations_may_enable:
-        return _Asked(asked, bad, swap_percent=swap)
+        return _Claim(settings, bad, swap_percent=swap)
     if not of_class.enable:
-        return _Asked(None, bad, f"memory QoS of class {pod.qos_class} is off")
-    held = ceilings.memory_qos(asked, of_class)
-    clipped = f"priority {asked.priority} → {held.priority}" if held != asked else ""
-    return _Asked(held, bad, clipped, swap)
+        return _Claim(None, bad, f"memory QoS of class {pod.qos_class} is off")
+    allowed = ceilings.memory_qos(settings, of_class)
+    clipped = f"priority {settings.priority} → {allowed.priority}" if allowed != settings else ""
+    return _Claim(allowed, bad, clipped, swap)
 
 
-def _with_asked(decision: Decision, asked: _Asked, cut: str) -> Decision:
+def _with_claim(decision: Decision, claim: _Claim, cut: str) -> Decision:
     """The decision with what is to be said about the annotation; `cut` is what the caps take."""
-    clipped = ", ".join(filter(None, (asked.clipped, cut)))
+    clipped = ", ".join(filter(None, (claim.clipped, cut)))
     more = {"clipped": clipped} if clipped else {}
-    if asked.bad:
-        evidence = {"annotation": asked.bad.key, "why": asked.bad.why, **decision.evidence, **more}
+    if claim.bad:
+        evidence = {"annotation": claim.bad.key, "why": claim.bad.why, **decision.evidence, **more}
         return Decision(decision.subject, "refuse", "BadMemoryQOSAnnotation", evidence, decision.changes)
     return msgspec.structs.replace(decision, evidence={**decision.evidence, **more}) if more else decision
 
@@ -162,31 +162,31 @@ Part = tuple[int, int]
 
 
 def _caps(
-    snapshot: Snapshot, config: Config, asking: Sequence[tuple[Pod, _Asked]]
+    snapshot: Snapshot, config: Config, asking: Sequence[tuple[Pod, _Claim]]
 ) -> dict[str, dict[CgroupField, Part]]:
     """By pod uid what the caps leave of each protection that an annotation raises beyond the class's."""
     by_class = snapshot.slo.resource_qos
     annotated = [
-        (pod, _request(pod), asked.settings)
-        for pod, asked in asking
-        if asked.settings and keys.MEMORY_QOS in pod.annotations and pod.active and pod.uid in snapshot.places
+        (pod, _request(pod), claim.settings)
+        for pod, claim in asking
+        if claim.settings and keys.MEMORY_QOS in pod.annotations and pod.active and pod.uid in snapshot.places
     ]
     classes = {pod.uid: ceilings.cgroup_class(pod) for pod, _, _ in annotated}
     capacity = snapshot.node.capacity_memory if snapshot.node else 0
     caps = {str(each): capacity * config.protection_percent(each) // 100 for each in QoSClass}
-    found: dict[str, dict[CgroupField, Part]] = {pod.uid: {} for pod, _, _ in annotated}
+    parts: dict[str, dict[CgroupField, Part]] = {pod.uid: {} for pod, _, _ in annotated}
     for field in _PROTECTION:
-        wanted = {pod.uid: memory_qos.protection(settings, request)[field] for pod, request, settings in annotated}
+        amounts = {pod.uid: memory_qos.protection(settings, request)[field] for pod, request, settings in annotated}
         own = {
             pod.uid: memory_qos.protection(class_settings(by_class, pod.qos_class), request)[field]
             for pod, request, _ in annotated
         }
-        extra = {uid: max(amount - own[uid], 0) for uid, amount in wanted.items()}
+        extra = {uid: max(amount - own[uid], 0) for uid, amount in amounts.items()}
         extra = ceilings.scaled(extra, caps, classes)
         extra = ceilings.scaled(extra, {"": capacity * config.node_protection_percent // 100}, dict.fromkeys(extra, ""))
-        for uid, amount in wanted.items():
-            found[uid][field] = min(amount, own[uid] + extra[uid]), amount
-    return found
+        for uid, amount in amounts.items():
+            parts[uid][field] = min(amount, own[uid] + extra[uid]), amount
+    return parts
 
 
 def _capped(of_pod: Mapping[str, Values], parts: Mapping[CgroupField, Part] | None) -> dict[str, Values]:
@@ -202,8 +202,8 @@ def _capped(of_pod: Mapping[str, Values], parts: Mapping[CgroupField, Part] | No
 
 def _cut(parts: Mapping[CgroupField, Part] | None) -> str:
     """Effect of the caps, in words."""
-    found = ((_FIELD_NAMES[field], held, asked) for field, (held, asked) in (parts or {}).items() if held < asked)
-    return ", ".join(f"{name} {asked} → {held}" for name, held, asked in found)
+    amounts = (parts or {}).items()
+    return ", ".join(f"{_FIELD_NAMES[field]} {claim} → {cap}" for field, (cap, claim) in amounts if cap < claim)
 
 
 def _request(pod: Pod) -> int:
@@ -220,18 +220,18 @@ def _of_pod(snapshot: Snapshot, pod: Pod, settings: MemoryQOS) -> dict[str, Valu
     values = memory_qos.pod_values(settings, request=_request(pod), limit=limit)
     amounts = snapshot.node.allocatable if snapshot.node else {}
     allocatable = amounts["memory"].value if "memory" in amounts else 0
-    found = {place.group: values}
+    by_group = {place.group: values}
     for container in pod.containers:
         group = place.containers.get(container.name, "")
         if group in snapshot.cgroups:
-            found[group] = memory_qos.container_values(
+            by_group[group] = memory_qos.container_values(
                 settings,
                 request=_bytes(container, resource, "requests"),
                 limit=_bytes(container, resource, "limits"),
                 allocatable=allocatable,
                 page=snapshot.page_bytes,
             )
-    return found
+    return by_group
 
 
 def _swap_percent(of_class: MemoryQOS) -> int | None:
@@ -242,12 +242,12 @@ Limits = Mapping[str, Values]
 """By group of a container."""
 
 
-def _swap(snapshot: Snapshot, asking: Sequence[tuple[Pod, _Asked]]) -> Iterator[tuple[Decision, Limits]]:
+def _swap(snapshot: Snapshot, asking: Sequence[tuple[Pod, _Claim]]) -> Iterator[tuple[Decision, Limits]]:
     """Decisions about the swap of pods whose class bounds it, each with the limits that should stand; where nothing is
     to be written, one about the node. No policy of an annotation takes a pod out of its class's bound."""
     bounded_pods = [
-        (pod, asked.swap_percent, bound)
-        for pod, asked in asking
+        (pod, annotation.swap_percent, bound)
+        for pod, annotation in asking
         for bound in (_swap_percent(class_settings(snapshot.slo.resource_qos, pod.qos_class)),)
         if bound is not None and pod.active and pod.uid in snapshot.places
     ]
@@ -269,13 +269,13 @@ def _swap_of_pod(snapshot: Snapshot, pod: Pod, claim: int | None, bound: int) ->
     LimitedSwap, and 0 or nothing otherwise."""
     resource = keys.BATCH_MEMORY if pod.qos_class is QoSClass.BE else "memory"
     percent = bound if claim is None else min(claim, bound)
-    limits, total, others = dict[str, Values](), 0, list[str]()
+    limits, total, foreign = dict[str, Values](), 0, list[str]()
     for container in pod.containers:
         group = snapshot.places[pod.uid].containers.get(container.name, "")
         values = snapshot.cgroups.get(group, Cgroup()).values
         before = snapshot.found.get(cgroup.PLACE.place(group, _SWAP))
         if (values.get(_SWAP, UNLIMITED) if before is None else before.value) not in (0, UNLIMITED):
-            others.append(container.name)
+            foreign.append(container.name)
             continue
         request, limit = (_bytes(container, resource, which) for which in ("requests", "limits"))
         most = memory_qos.swap_max(percent, request=request, limit=limit)
@@ -284,9 +284,9 @@ def _swap_of_pod(snapshot: Snapshot, pod: Pod, claim: int | None, bound: int) ->
     changes = tuple(change for group, values in limits.items() for change in _changes(snapshot, group, values))
     evidence: dict[str, int | str] = {"swap_bytes": total, "swap_percent": percent, "files": len(changes)}
     evidence |= {"clipped": f"swapMaxPercent {claim} → {bound}"} if claim is not None and claim > bound else {}
-    evidence |= {"containers": ", ".join(others)} if others else {}
+    evidence |= {"containers": ", ".join(foreign)} if foreign else {}
     verdict: Verdict = "set" if changes else "hold"
-    reason = "SwapOfOthers" if others else "SwapLimit"
+    reason = "SwapOfOthers" if foreign else "SwapLimit"
     return Decision(f"pod/{pod.key}", verdict, reason, evidence, changes), limits
 
 
@@ -317,17 +317,17 @@ def _of_levels(snapshot: Snapshot, by_level: Mapping[str, list[Values]]) -> dict
     return {level: values for level, values in sums.items() if level in snapshot.cgroups}
 
 
-def _decided(snapshot: Snapshot, subject: str, reason: str, wanted: Mapping[str, Values]) -> Decision:
-    changes = tuple(change for group, values in wanted.items() for change in _changes(snapshot, group, values))
-    first = next(iter(wanted.values()))
+def _decided(snapshot: Snapshot, subject: str, reason: str, targets: Mapping[str, Values]) -> Decision:
+    changes = tuple(change for group, values in targets.items() for change in _changes(snapshot, group, values))
+    first = next(iter(targets.values()))
     evidence = {_FIELD_NAMES[field]: first[field] for field in _PROTECTION if field in first}
     return Decision(subject, "set" if changes else "hold", reason, {**evidence, "files": len(changes)}, changes)
 
 
-def _changes(snapshot: Snapshot, group: str, wanted: Values) -> Iterator[CgroupChange]:
+def _changes(snapshot: Snapshot, group: str, targets: Values) -> Iterator[CgroupChange]:
     """Changes: what differs among the files this kernel has."""
     present = snapshot.cgroups[group].values if group in snapshot.cgroups else {}
-    for field, asked in wanted.items():
-        value = memory_qos.kept(field, asked, page=snapshot.page_bytes)
+    for field, target in targets.items():
+        value = memory_qos.kept(field, target, page=snapshot.page_bytes)
         if field in present and present[field] != value:
             yield CgroupChange(group, field, value)

@@ -53,17 +53,17 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
         return
     spare = reclaimable(snapshot) if config.predict else None
     used = snapshot.average.node
-    found = mid.mid(
+    results = mid.mid(
         capacity=allocatable.amounts(snapshot.node.capacity),
         colocation=snapshot.slo.colocation,
         reclaimable=spare.least if spare else allocatable.NOTHING,
         used=used,
-        kept=mid.kept(**offer.kept(snapshot, used, offered_to=mid.MID_AND_BELOW)._asdict()),
+        kept=mid.kept(**offer.common_terms(snapshot, used, offered_to=mid.MID_AND_BELOW)._asdict()),
         requested=mid.prod_requests(snapshot.pods),
     )
     amounts: dict[str, tuple[int | None, Evidence]] = {
         resource: (terms.result, _evidence(terms) | _predicted(snapshot, config, spare, resource))
-        for resource, terms in zip(RESOURCES, found, strict=True)
+        for resource, terms in zip(RESOURCES, results, strict=True)
     }
     yield from offer.published(snapshot, "MidAllocatable", amounts)
 
@@ -79,8 +79,8 @@ def _predicted(snapshot: Snapshot, config: Config, spare: Reclaimable | None, re
     if not config.predict:
         return {}
     if spare is None:
-        known = snapshot.prediction.known_seconds if snapshot.prediction else 0.0
-        return {"cold_seconds": round(max(config.cold_start_seconds - known, 0))}
+        history_seconds = snapshot.prediction.known_seconds if snapshot.prediction else 0.0
+        return {"cold_seconds": round(max(config.cold_start_seconds - history_seconds, 0))}
     by_pod, by_priority = spare.by_pod.reclaimable, spare.by_priority.reclaimable
     of_cpu = resource == keys.MID_CPU
     return {

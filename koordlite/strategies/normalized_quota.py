@@ -53,25 +53,25 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     ratio = snapshot.notes.cpu_normalization or 1.0
     reason = "QuotasDivided" if ratio > 1 else "QuotasWhole"
     yield Decision("node", "hold", reason, {"ratio": ratio})
-    kept: set[str] = set()
+    groups: set[str] = set()
     for pod in snapshot.pods if ratio > 1 else ():
         quotas = _quotas(snapshot, pod, ratio)
         if quotas and not _bursts(snapshot, pod):
-            kept |= {quota.group for quota in quotas}
+            groups |= {quota.group for quota in quotas}
             # A quota that is neither kubelet's nor ours was set for a reason, and stays.
             changes = tuple(
                 CgroupChange(each.group, "cpu.quota", each.wanted_us)
                 for each in quotas
                 if each.present_us != each.wanted_us
-                and (each.present_us == each.limit_us or group_files.found(snapshot, NAME, each.group, "cpu.quota"))
+                and (each.present_us == each.limit_us or group_files.original(snapshot, NAME, each.group, "cpu.quota"))
             )
-            shown = "; ".join(f"{each.name} {each.limit_us} → {each.wanted_us}" for each in quotas)
-            divided: dict[str, int | float | str] = {"ratio": ratio, "quotas": shown}
+            texts = "; ".join(f"{each.name} {each.limit_us} → {each.wanted_us}" for each in quotas)
+            divided: dict[str, int | float | str] = {"ratio": ratio, "quotas": texts}
             yield Decision(f"pod/{pod.key}", "set" if changes else "hold", "QuotaDivided", divided, changes)
     # What is not divided any more gets the quota that its limit stands for today, which may not be what was found.
     limits = {quota.group: quota.limit_us for pod in snapshot.pods for quota in _quotas(snapshot, pod, 1.0)}
-    for change in group_files.given_back(snapshot, NAME, ("cpu.quota",)):
-        if change.group not in kept:
+    for change in group_files.releases(snapshot, NAME, ("cpu.quota",)):
+        if change.group not in groups:
             whole = msgspec.structs.replace(change, value=limits.get(change.group, change.value))
             evidence = {"quota": str(whole.value)}
             yield Decision(f"quota/{change.group}", "release", "QuotaWholeAgain", evidence, (whole,))
@@ -86,7 +86,7 @@ def _quotas(snapshot: Snapshot, pod: Pod, ratio: float) -> list[_Quota]:
     limits = [
         (c.name, place.containers.get(c.name, ""), c.limits["cpu"].milli) for c in pod.containers if "cpu" in c.limits
     ]
-    whole, found = assignments.cpu_limit_milli(pod), list[_Quota]()
+    whole, quotas = assignments.cpu_limit_milli(pod), list[_Quota]()
     for name, group, limit_milli in (*limits, *([("pod", place.group, whole)] if whole else [])):
         present = snapshot.cgroups.get(group, Cgroup())
         if present.quota_us is not None and present.quota_us != burst.UNLIMITED:
@@ -97,14 +97,14 @@ def _quotas(snapshot: Snapshot, pod: Pod, ratio: float) -> list[_Quota]:
                 limit_us=burst.base_quota(limit_milli=limit_milli, period_us=present.period_us),
                 wanted_us=burst.base_quota(limit_milli=limit_milli, period_us=present.period_us, ratio=ratio),
             )
-            found.append(quota)
-    return found
+            quotas.append(quota)
+    return quotas
 
 
 def _bursts(snapshot: Snapshot, pod: Pod) -> bool:
     """Tell whether `cpuBurst` may raise the quotas of the pod, and so writes them."""
-    asked, _ = pod_overrides.cpu_burst(pod, snapshot.slo.cpu_burst)
+    settings, _ = pod_overrides.cpu_burst(pod, snapshot.slo.cpu_burst)
     place = snapshot.places[pod.uid]
     groups = (place.group, *place.containers.values())
-    raised = any(group_files.found(snapshot, _BURST, group, "cpu.quota") is not None for group in groups)
-    return raised or ceilings.cpu_burst(asked, snapshot.slo.cpu_burst).policy in _BURSTING
+    raised = any(group_files.original(snapshot, _BURST, group, "cpu.quota") is not None for group in groups)
+    return raised or ceilings.cpu_burst(settings, snapshot.slo.cpu_burst).policy in _BURSTING

@@ -76,19 +76,19 @@ class _Answer:
 
     def _node(self) -> Decision:
         evidence = {"placed": len(self.placing.after), "ties": len(self.placing.ties.lasting)}
-        counted = self.snapshot.affinity.connections
+        connections = self.snapshot.affinity.connections
         remember = _same(self.snapshot, self.placing.remember())
-        if counted is None:
+        if connections is None:
             reason = "NothingCountedYet" if self.config.sample_seconds else "AffinityDeclaredOnly"
             return Decision(SUBJECT, "hold", reason, evidence, remember=remember)
         numbers: Numbers = {
-            "connections": sum(counted.totals.values()),
-            "pods": len(counted.totals),
-            "pairs": len(counted.talks),
+            "connections": sum(connections.totals.values()),
+            "pods": len(connections.totals),
+            "pairs": len(connections.talks),
             "join_percent": self.config.join_percent,
         }
-        if counted.uncounted:
-            numbers["uncounted"] = len(counted.uncounted)
+        if connections.uncounted:
+            numbers["uncounted"] = len(connections.uncounted)
         return Decision(SUBJECT, "hold", "ConnectionsCounted", {**evidence, **numbers}, remember=remember)
 
     def _placed(self, uid: str) -> Decision:
@@ -99,9 +99,9 @@ class _Answer:
         evidence: Numbers = {"numa_node": node, "cpuset": str(own), **numbers}
         evidence |= {"memory_stays": self.memory[uid]} if self.memory[uid] else {"mems": str(node)}
         changes, cgroups = list[CgroupChange](), self.snapshot.cgroups
-        known = self.placing.before.get(uid) == node
+        was_placed = self.placing.before.get(uid) == node
         # `cpusetPools` writes these sets until it has seen that the pod is placed.
-        if known or not self.snapshot.affinity.enforced:
+        if was_placed or not self.snapshot.affinity.enforced:
             present = {group: cgroups[group].cpuset for group, cpus in sets.items() if cpus and group in cgroups}
             changes += [
                 CgroupChange(group, CPUS, sets[group])
@@ -114,7 +114,8 @@ class _Answer:
                 if not self.memory[uid] and group in cgroups
                 if cgroups[group].values.get(MEMS) not in (None, 1 << node)
             ]
-        return Decision(f"pod/{pod.key}", "set" if changes or not known else "hold", reason, evidence, tuple(changes))
+        verdict: Verdict = "set" if changes or not was_placed else "hold"
+        return Decision(f"pod/{pod.key}", verdict, reason, evidence, tuple(changes))
 
     def _because(self, uid: str, node: int) -> tuple[str, Numbers]:
         """The strongest tie to this NUMA node."""
@@ -133,8 +134,8 @@ class _Answer:
             return {"partner": f"NUMA node {self.placing.named[uid]}, which Oenuma names"}
         if tie.group:
             return {"partner": other.key, "group": tie.group}
-        counted = self.snapshot.affinity.connections
-        totals = counted.totals if counted else {}
+        connections = self.snapshot.affinity.connections
+        totals = connections.totals if connections else {}
         own = totals.get(uid, 0)
         percent = 100 * tie.connections // own if own else 0
         is_own = percent >= self.config.join_percent
@@ -204,14 +205,14 @@ def _released(
     snapshot: Snapshot, staying: Mapping[str, tuple[CgroupField, ...]], leaving: Mapping[str, str]
 ) -> Iterator[Decision]:
     """Pods get back what was found, or `cpusetPools` takes them over in the next tick. `leaving`: why, by name."""
-    back = affinity_placing.given_back(snapshot, staying)
+    back = affinity_placing.releases(snapshot, staying)
     names = {pod.uid: pod.key for pod in snapshot.pods}
-    known = {names[uid]: changes for uid, changes in back.items() if uid in names}
+    by_name = {names[uid]: changes for uid, changes in back.items() if uid in names}
     partly = {names[uid] for uid in staying if uid in names}
-    for key in sorted({*known, *leaving}):
+    for key in sorted({*by_name, *leaving}):
         reason = "AffinityMemoryReleased" if key in partly else "AffinityReleased"
         why = _WHY.get(leaving.get(key, ""), "")
-        yield Decision(f"pod/{key}", "release", reason, {"why": why} if why else {}, known.get(key, ()))
+        yield Decision(f"pod/{key}", "release", reason, {"why": why} if why else {}, by_name.get(key, ()))
 
 
 _WHY = {

@@ -49,57 +49,51 @@ class Config(StrategySettings):
 def reads(_slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
     """Processes of the containers whose pods have one of the annotations; those that hold a number of ours are seen
     anyhow."""
-    asked = any(keys.OOM_SCORE_ADJ in pod.annotations or keys.OOM_SCORE_ADJ_SPEC in pod.annotations for pod in pods)
-    return ("oom_score_adj",) if asked else ()
+    is_needed = any(keys.OOM_SCORE_ADJ in pod.annotations or keys.OOM_SCORE_ADJ_SPEC in pod.annotations for pod in pods)
+    return ("oom_score_adj",) if is_needed else ()
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each pod that asks for a number, or whose processes still have one of ours."""
-    judged = 0
-    for pod in snapshot.pods:
-        if pod.active and pod.uid in snapshot.places:
-            decision = _pod(snapshot, pod, config)
-            if decision:
-                judged += 1
-                yield decision
-    if not judged:
-        yield Decision("node", "hold", "NoOOMScores")
+    pods = (pod for pod in snapshot.pods if pod.active and pod.uid in snapshot.places)
+    decisions = [decision for pod in pods if (decision := _pod(snapshot, pod, config))]
+    yield from decisions or [Decision("node", "hold", "NoOOMScores")]
 
 
 def _pod(snapshot: Snapshot, pod: Pod, config: Config) -> Decision | None:
     """The one decision about a pod; None when it asks for nothing and holds nothing of ours."""
     changes: list[OOMScoreChange] = []
-    wanted: dict[str, int | float | str] = {}
+    scores: dict[str, int | float | str] = {}
     clipped: list[str] = []
     broken: dict[str, int | float | str] = {}
     capacity = snapshot.node.capacity_memory if snapshot.node else 0
     for name, group in snapshot.places[pod.uid].containers.items():
         try:
-            asked = pod_overrides.oom_score_adj(pod, name)
+            claim = pod_overrides.oom_score_adj(pod, name)
         except ValueError as error:
             broken = broken or {"container": name, "why": str(error)}
             continue
-        value = asked
-        if asked is not None:
+        value = claim
+        if claim is not None:
             container = next((c for c in pod.containers if c.name == name), ContainerInfo(name, "", True, {}, {}))
-            given = ceilings.kubelet_oom_score(pod.kube_qos, container, capacity=capacity)
-            wanted[name] = value = max(asked, min(given, config.floor(pod.kube_qos)))
-            clipped += [f"{name} asks for {asked}, the floor is {value}"] if value != asked else []
+            kubelet_score = ceilings.kubelet_oom_score(pod.kube_qos, container, capacity=capacity)
+            scores[name] = value = max(claim, min(kubelet_score, config.floor(pod.kube_qos)))
+            clipped += [f"{name} asks for {claim}, the floor is {value}"] if value != claim else []
         # Without a request, what was found comes back. Processes of a container that was created with our number are
         # named although they have it, so that what they would have had is noted of each.
         created = snapshot.found.get(OOM_SCORE_AT_CREATION.place(group))
         for process in snapshot.oom_scores.get(group, ()):
-            change = OOMScoreChange(process.pid, process.start_time, 0, gives_back=asked is None)
-            found = snapshot.found.get(change.place) or created
-            number = value if value is not None else found.value if found else None
-            if isinstance(number, int) and (number != process.oom_score_adj or created or (asked is None and found)):
+            change = OOMScoreChange(process.pid, process.start_time, 0, gives_back=claim is None)
+            original = snapshot.found.get(change.place) or created
+            number = value if value is not None else original.value if original else None
+            if isinstance(number, int) and (number != process.oom_score_adj or created or (claim is None and original)):
                 changes.append(msgspec.structs.replace(change, value=number))
     more = {"clipped": "; ".join(clipped)} if clipped else {}
     if broken:
-        return Decision(f"pod/{pod.key}", "refuse", "BadOOMScore", {**wanted, **broken, **more}, tuple(changes))
-    if wanted or any(key in pod.annotations for key in (keys.OOM_SCORE_ADJ, keys.OOM_SCORE_ADJ_SPEC)):
+        return Decision(f"pod/{pod.key}", "refuse", "BadOOMScore", {**scores, **broken, **more}, tuple(changes))
+    if scores or any(key in pod.annotations for key in (keys.OOM_SCORE_ADJ, keys.OOM_SCORE_ADJ_SPEC)):
         reason = "OOMScoreClipped" if clipped else "OOMScore"
-        return Decision(f"pod/{pod.key}", "set" if changes else "hold", reason, {**wanted, **more}, tuple(changes))
+        return Decision(f"pod/{pod.key}", "set" if changes else "hold", reason, {**scores, **more}, tuple(changes))
     if changes:
         return Decision(f"pod/{pod.key}", "release", "OOMScoreReleased", {"processes": len(changes)}, tuple(changes))
     return None

@@ -91,10 +91,10 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
 class _GroupBudget:
     """Control groups that exist or can be made: those that exist, then the wanted ones in their order."""
 
-    def __init__(self, snapshot: Snapshot, wanted: Iterable[str]) -> None:
+    def __init__(self, snapshot: Snapshot, groups: Iterable[str]) -> None:
         self._present = snapshot.resctrl.group_names
         self._most = snapshot.resctrl.max_groups
-        missing = [group for group in wanted if group not in self._present]
+        missing = [group for group in groups if group not in self._present]
         self._granted = {*self._present, *missing[: max(0, self._most - len(self._present))]}
 
     def has(self, group: str) -> bool:
@@ -103,8 +103,8 @@ class _GroupBudget:
 
     def refusal(self, subject: str) -> Decision:
         """Reason why there is no group for the subject, and which groups exist."""
-        held = ", ".join(self._present) or "I/O, or nobody"
-        return Decision(subject, "refuse", "NoGroupLeft", {"groups": self._most, "held_by": held})
+        holders = ", ".join(self._present) or "I/O, or nobody"
+        return Decision(subject, "refuse", "NoGroupLeft", {"groups": self._most, "held_by": holders})
 
 
 def monitor_seconds(config: Config) -> float:
@@ -144,13 +144,13 @@ def _pod_share(
 ) -> Decision:
     subject, group = f"pod/{pod.key}", protocol.pod_group(pod.uid)
     try:
-        asked = protocol.parse(pod.annotations[keys.POD_RESCTRL])
-        whole = config.pods_beyond_class or asked.is_empty
-        held = asked if whole else ceilings.resctrl(asked, _bound(snapshot, pod))
-        allocation = _allocate(snapshot, config, held)
+        claim = protocol.parse(pod.annotations[keys.POD_RESCTRL])
+        whole = config.pods_beyond_class or claim.is_empty
+        granted = claim if whole else ceilings.resctrl(claim, _bound(snapshot, pod))
+        allocation = _allocate(snapshot, config, granted)
     except ValueError as error:
         return Decision(subject, "refuse", "BadPodResctrl", {"why": str(error)})
-    if asked.is_empty:
+    if claim.is_empty:
         return Decision(
             subject, "hold", "PodAsksForNothing" if _class_of(snapshot, config, pod) is None else "ClassHolds"
         )
@@ -162,7 +162,7 @@ def _pod_share(
         return budget.refusal(subject)
     changes = _changes(snapshot, group, allocation, _pod_cgroups(snapshot, pod))
     evidence = {"group": group, **_evidence(allocation)}
-    if held != asked:
+    if granted != claim:
         bound = _bound(snapshot, pod)
         cache = f"{bound.cat_range_start_percent}-{bound.cat_range_end_percent} % of the cache"
         shares_of_class = f"{cache}, {bound.mba_percent} % of the bandwidth"
@@ -178,16 +178,16 @@ def _bound(snapshot: Snapshot, pod: Pod) -> ResctrlQOS:
 
 def _class_of(snapshot: Snapshot, config: Config, pod: Pod) -> QoSClass | None:
     """The class in whose group the pod's threads belong. One that asks for nothing leaves it only where it may."""
-    found = protocol.class_of(pod)
-    if found is None and not config.pods_beyond_class:
+    qos = protocol.class_of(pod)
+    if qos is None and not config.pods_beyond_class:
         bound = _bound(snapshot, pod)
         limits = bound.enable and msgspec.structs.replace(bound, enable=False) != ResctrlQOS()
         return protocol.group_class(ceilings.cgroup_class(pod)) if limits else None
-    return found
+    return qos
 
 
-def _allocate(snapshot: Snapshot, config: Config, asked: Shares) -> Allocation:
-    return shares.allocate(snapshot.resctrl, asked, l3_bandwidth_mbps=config.l3_bandwidth_mbps)
+def _allocate(snapshot: Snapshot, config: Config, share: Shares) -> Allocation:
+    return shares.allocate(snapshot.resctrl, share, l3_bandwidth_mbps=config.l3_bandwidth_mbps)
 
 
 def _has_no_effect(snapshot: Snapshot, allocation: Allocation) -> bool:
@@ -216,8 +216,8 @@ def _evidence(allocation: Allocation) -> Mapping[str, str]:
 def _annotated(snapshot: Snapshot, config: Config) -> Iterator[Pod]:
     """Active pods with the annotation, by name; none where `pods` is off."""
     if config.pods:
-        found = (pod for pod in snapshot.pods if pod.active and keys.POD_RESCTRL in pod.annotations)
-        yield from sorted(found, key=lambda pod: pod.key)
+        pods = (pod for pod in snapshot.pods if pod.active and keys.POD_RESCTRL in pod.annotations)
+        yield from sorted(pods, key=lambda pod: pod.key)
 
 
 def _pod_groups(snapshot: Snapshot, config: Config) -> dict[str, str]:
@@ -226,17 +226,17 @@ def _pod_groups(snapshot: Snapshot, config: Config) -> dict[str, str]:
     A pod whose annotation can no longer be read keeps the group it has. Of a namespace those that have one come first.
     """
     ours = _our_groups(snapshot)
-    found: dict[str, str] = {}
-    left: dict[str, int] = {}
+    groups: dict[str, str] = {}
+    free: dict[str, int] = {}
     for pod in sorted(snapshot.pods, key=lambda pod: (protocol.pod_group(pod.uid) not in ours, pod.key)):
         text, group = pod.annotations.get(keys.POD_RESCTRL), protocol.pod_group(pod.uid)
         if text is not None and pod.active:
-            asked = protocol.parsed(text)
-            wants = group in ours if asked is None else not asked.is_empty
-            if wants and left.setdefault(pod.namespace, config.groups_per_namespace) > 0:
-                left[pod.namespace] -= 1
-                found[pod.uid] = group
-    return found
+            share = protocol.parsed(text)
+            wants = group in ours if share is None else not share.is_empty
+            if wants and free.setdefault(pod.namespace, config.groups_per_namespace) > 0:
+                free[pod.namespace] -= 1
+                groups[pod.uid] = group
+    return groups
 
 
 def _pod_cgroups(snapshot: Snapshot, pod: Pod) -> tuple[str, ...]:
@@ -250,9 +250,9 @@ def _pod_cgroups(snapshot: Snapshot, pod: Pod) -> tuple[str, ...]:
 
 def _monitoring(snapshot: Snapshot, config: Config, separate: Collection[str]) -> Iterator[Decision]:
     """A monitoring group for each pod of a class, as long as there are RMIDs; one refusal for all that got none."""
-    kept: set[str] = set()
+    monitored: set[str] = set()
     if config.monitor_pods and snapshot.resctrl.monitor:
-        left = snapshot.resctrl.monitor.num_rmids - len(snapshot.resctrl.groups)
+        rmids = snapshot.resctrl.monitor.num_rmids - len(snapshot.resctrl.groups)
         of_class = [
             (protocol.pod_monitor(str(qos), pod.uid), pod)
             for pod in snapshot.pods
@@ -260,20 +260,21 @@ def _monitoring(snapshot: Snapshot, config: Config, separate: Collection[str]) -
             if (qos := _class_of(snapshot, config, pod))
             if snapshot.slo.resctrl[qos].enable and str(qos) in snapshot.resctrl.groups
         ]
-        wanted = sorted(of_class, key=lambda pair: pair[1].key)
-        for group, pod in wanted[: max(0, left)]:
-            kept.add(group)
+        candidates = sorted(of_class, key=lambda pair: pair[1].key)
+        for group, pod in candidates[: max(0, rmids)]:
+            monitored.add(group)
             control = snapshot.resctrl.groups[group.partition(MON_GROUPS)[0]]
-            made = () if resctrl.GROUP.place(group) in snapshot.ours else (ResctrlGroupChange(group),)
+            creation = () if resctrl.GROUP.place(group) in snapshot.ours else (ResctrlGroupChange(group),)
             # Only threads in the control group already can be put into it.
             movable = (control.tasks or frozenset()) - snapshot.resctrl.monitors.get(group, frozenset())
-            changes = (*made, *_moves(snapshot, group, _pod_cgroups(snapshot, pod), movable.__contains__))
+            changes = (*creation, *_moves(snapshot, group, _pod_cgroups(snapshot, pod), movable.__contains__))
             yield Decision(f"{_PLACE}{group}", "set" if changes else "hold", "PodMonitored", {"pod": pod.key}, changes)
-        if len(wanted) > len(kept):
-            evidence = {"pods": len(wanted), "monitored": len(kept), "num_rmids": snapshot.resctrl.monitor.num_rmids}
+        if len(candidates) > len(monitored):
+            num_rmids = snapshot.resctrl.monitor.num_rmids
+            evidence = {"pods": len(candidates), "monitored": len(monitored), "num_rmids": num_rmids}
             yield Decision("resctrl/monitoring", "refuse", "NoMonitorLeft", evidence)
     ours = {place.part("group") for place in snapshot.ours if place.kind is resctrl.GROUP}
-    for group in sorted(group for group in ours - kept if MON_GROUPS in group):
+    for group in sorted(group for group in ours - monitored if MON_GROUPS in group):
         yield Decision(f"{_PLACE}{group}", "release", "PodNotMonitored", {}, (ResctrlReturn(group),))
 
 
@@ -286,16 +287,16 @@ def _changes(snapshot: Snapshot, group: str, allocation: Allocation, cgroups: It
     In a group we made, a value that is no longer asked for becomes again what the group began with.
     """
     present = snapshot.resctrl.groups.get(group)
-    wanted = dict(allocation.values)
+    targets = dict(allocation.values)
     if present and resctrl.GROUP.place(group) in snapshot.ours:
         initial = shares.initial_values(snapshot.resctrl, present)
-        wanted |= {name: {**ids, **wanted.get(name, {})} for name, ids in initial.items()}
-    values = shares.to_write(snapshot.resctrl, present, wanted)
-    held = (present.tasks if present else None) or frozenset()
+        targets |= {name: {**ids, **targets.get(name, {})} for name, ids in initial.items()}
+    values = shares.to_write(snapshot.resctrl, present, targets)
+    tids = (present.tasks if present else None) or frozenset()
     return (
         *([] if present else [ResctrlGroupChange(group)]),
         *(SchemataChange(group, resource, ids) for resource, ids in values.items()),
-        *_moves(snapshot, group, cgroups, lambda tid: tid not in held),
+        *_moves(snapshot, group, cgroups, lambda tid: tid not in tids),
     )
 
 
@@ -303,10 +304,10 @@ def _moves(
     snapshot: Snapshot, group: str, cgroups: Iterable[str], is_wanted: Callable[[int], bool]
 ) -> Iterator[Change]:
     """One change for all threads to be moved, of the cgroups whose threads were read this time."""
-    found = {each: [tid for tid in snapshot.resctrl.threads.get(each, ()) if is_wanted(tid)] for each in cgroups}
-    tids = sorted(tid for threads in found.values() for tid in threads)
+    by_cgroup = {each: [tid for tid in snapshot.resctrl.threads.get(each, ()) if is_wanted(tid)] for each in cgroups}
+    tids = sorted(tid for threads in by_cgroup.values() for tid in threads)
     if tids:
-        yield TasksChange(group, tuple(tids), tuple(each for each, threads in found.items() if threads))
+        yield TasksChange(group, tuple(tids), tuple(each for each, threads in by_cgroup.items() if threads))
 
 
 def _release(snapshot: Snapshot, subject: str, group: str, reason: str) -> Decision:
@@ -315,10 +316,10 @@ def _release(snapshot: Snapshot, subject: str, group: str, reason: str) -> Decis
     return Decision(subject, "release" if ours else "hold", reason, {}, (ResctrlReturn(group),) if ours else ())
 
 
-def _release_ended(snapshot: Snapshot, wanted: Collection[str]) -> Iterator[Decision]:
+def _release_ended(snapshot: Snapshot, current: Collection[str]) -> Iterator[Decision]:
     """Groups of pods that are gone, or no longer ask for one."""
     for group in sorted(_our_groups(snapshot)):
-        if protocol.is_pod_group(group) and group not in wanted:
+        if protocol.is_pod_group(group) and group not in current:
             yield _release(snapshot, f"{_PLACE}{group}", group, "PodGroupEnded")
 
 

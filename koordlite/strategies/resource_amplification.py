@@ -40,9 +40,8 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
         yield Decision("node", "refuse", "BadAmplification", {"why": str(error)})
         return
     text = normalization.encode_ratios(ratios) if ratios else None
-    wanted = {keys.AMPLIFICATION_RATIO: text}
-    found = node_sync.metadata_changes(held=snapshot.node.annotations, wanted=wanted)
-    changes = tuple(NodeAnnotationChange(key, ratios_text) for key, ratios_text in found.items())
+    annotations = node_sync.metadata_changes(held=snapshot.node.annotations, wanted={keys.AMPLIFICATION_RATIO: text})
+    changes = tuple(NodeAnnotationChange(key, ratios_text) for key, ratios_text in annotations.items())
     # Ratios that the Node's allocatable does not show: with `raw-allocatable` beside it, the webhook has been at work.
     # It multiplies when kubelet next writes the Node.
     raw, allocatable = snapshot.notes.raw_allocatable, snapshot.node.allocatable
@@ -50,7 +49,7 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     if text is None:
         yield Decision("node", "release" if changes else "hold", "NothingAmplified", {}, changes)
     elif not changes and missing:
-        shown = ", ".join(f"{name} {allocatable[name]}" for name in missing)
-        yield Decision("node", "hold", "AmplificationNeedsWebhook", {"ratios": text, "allocatable": shown})
+        amounts = ", ".join(f"{name} {allocatable[name]}" for name in missing)
+        yield Decision("node", "hold", "AmplificationNeedsWebhook", {"ratios": text, "allocatable": amounts})
     else:
         yield Decision("node", "set" if changes else "hold", "ResourcesAmplified", {"ratios": text}, changes)

@@ -41,8 +41,8 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     if capacity <= 0:
         yield Decision("node", "skip", "NoNode")
         return
-    wanted = system_settings.wanted(snapshot.slo.system, capacity_bytes=capacity)
-    for name, value in wanted.items():
+    targets = system_settings.wanted(snapshot.slo.system, capacity_bytes=capacity)
+    for name, value in targets.items():
         subject, low, high = f"{_PLACE}{name}", *system_settings.RANGES[name]
         evidence: dict[str, int | str] = {"name": name, "value": value}
         if (present := snapshot.system.get(name)) is None:
@@ -59,16 +59,16 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
             yield _setting(subject, {"name": FEATURES, "value": word}, change, stands=features[name] == on)
         else:
             yield Decision(subject, "skip", "UnsupportedByKernel", {"file": f"{FEATURES} {name}"})
-    asked = {*wanted, *(f"{FEATURES}/{name}" for name in switched)}
-    ours = {place.part("name"): found for place, found in snapshot.found.items() if found.strategy == NAME}
-    gone = {name: found for name, found in ours.items() if name not in asked}
-    for name, found in gone.items():
+    names = {*targets, *(f"{FEATURES}/{name}" for name in switched)}
+    ours = {place.part("name"): original for place, original in snapshot.found.items() if original.strategy == NAME}
+    stale = {name: original for name, original in ours.items() if name not in names}
+    for name, original in stale.items():
         # A feature's found value is 1 for on, 0 for off.
         feature = name.removeprefix(f"{FEATURES}/")
-        text = system_settings.feature_word(feature, found.value == 1) if feature != name else str(found.value)
+        text = system_settings.feature_word(feature, original.value == 1) if feature != name else str(original.value)
         change = SystemFileChange(name, text, gives_back=True)
         yield Decision(f"{_PLACE}{name}", "release", "SettingGivenBack", {"name": name, "value": text}, (change,))
-    if not asked and not gone:
+    if not names and not stale:
         yield Decision("node", "hold", "NoSystemSettings")
 
 

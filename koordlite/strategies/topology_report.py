@@ -71,8 +71,8 @@ def _machine(snapshot: NodeSnapshot, config: Config) -> Decision:
     report = _marked_stale(report, snapshot.published, zones_of_nodes) if is_silent else report
     published = msgspec.structs.replace(snapshot.published, zones=zones_of_nodes)
     changed = topology_diff.difference(published, report)
-    moment = snapshot.ages.get("topology write", AT_MOST_EVERY_SECONDS)
-    due = bool(changed) and moment >= AT_MOST_EVERY_SECONDS
+    since_write = snapshot.ages.get("topology write", AT_MOST_EVERY_SECONDS)
+    due = bool(changed) and since_write >= AT_MOST_EVERY_SECONDS
     changes = tuple(_changes(published, report)) if due else ()
     evidence: dict[str, int | float | str] = {
         "cpus": len(snapshot.topology.cpus),
@@ -107,12 +107,12 @@ def _report(snapshot: NodeSnapshot, config: Config, *, with_zones: bool) -> topo
             nrt.PodCPUAlloc(
                 namespace=pod.namespace if pod else "",
                 name=pod.name if pod else "",
-                uid=held.uid,
-                cpuset=held.cpus,
+                uid=assignment.uid,
+                cpuset=assignment.cpus,
                 managed_by_kubelet=True,
             )
-            for held in kubelet.pod_cpus
-            for pod in (by_uid.get(held.uid),)
+            for assignment in kubelet.pod_cpus
+            for pod in (by_uid.get(assignment.uid),)
         ),
         keys.SYSTEM_QOS: nrt.encode_system_qos(snapshot.system_qos),
     }
@@ -148,7 +148,7 @@ def _with_zones(report: topology_diff.Report, snapshot: NodeSnapshot, config: Co
         policies=(nrt.topology_policy(kubelet.topology_manager_policy, kubelet.topology_manager_scope),),
         zones=zones,
         attributes=zone_report.attributes(snapshot, method=config.pods_fingerprint, numa_placement=numa_placement),
-        gone=zone_report.gone(snapshot, zones),
+        gone=zone_report.ended_resources(snapshot, zones),
         zone_attributes=zone_report.ZONE_ATTRIBUTES if by_kubelet else frozenset(),
         tells_available=snapshot.kubelet.resources is not None,
     )

@@ -72,7 +72,7 @@ def test_rules_remember_what_the_tick_left(emulate: Make) -> None:
     with node.journal() as journal:
         agent = node.agent(journal)
         node.ticks(agent, 4)
-        assert agent.snapshot and agent.judged
+        assert agent.snapshot and agent.last_round
         before = agent._recall(0.0, ()).remembered
         begin(node, agent)
         assert agent._recall(0.0, ()).remembered == before
@@ -102,12 +102,12 @@ def test_the_round_is_judged_again_from_a_record(emulate: Make) -> None:
         for _ in range(3):
             agent.tick()
             node.sandbox.advance(1.0)
-            assert agent.judged
-            moments.append(agent.judged)
+            assert agent.last_round
+            moments.append(agent.last_round)
         begin(node, agent)
-        moments.append(agent.judged)
+        moments.append(agent.last_round)
         agent.tick()
-        moments.append(agent.judged)
+        moments.append(agent.last_round)
     assert moments[-2].new_groups
     assert verify.check(moments).same
 

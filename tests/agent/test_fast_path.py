@@ -27,8 +27,8 @@ def judged(emulate: Callable[[str], Emulated]) -> tuple[Snapshot, tuple[Decision
     with node.journal() as journal:
         agent = node.agent(journal)
         node.ticks(agent, 4)
-    assert agent.judged
-    return agent.judged.snapshot, agent.judged.decisions
+    assert agent.last_round
+    return agent.last_round.snapshot, agent.last_round.decisions
 
 
 def with_limit(decisions: tuple[Decision, ...], **limits: int) -> tuple[Decision, ...]:

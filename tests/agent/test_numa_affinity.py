@@ -270,8 +270,8 @@ def test_a_record_gives_the_same_decisions(tmp_path: Path) -> None:
         agent = shop.agent(journal)
         for _ in range(STEPS):
             shop.node.ticks(agent, 1)
-            assert agent.judged is not None
-            moments.append(agent.judged)
+            assert agent.last_round is not None
+            moments.append(agent.last_round)
     assert moments[-1].snapshot.affinity.connections
     store.write(tmp_path / "plain", Head(koordlite="1"), moments)
     store.masked(tmp_path / "masked", Head(koordlite="1"), lambda: moments, verify.decided_again())

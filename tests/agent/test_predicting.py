@@ -43,8 +43,8 @@ def agent_of(node: Emulated, *, predict: bool) -> Agent:
 
 
 def mid_cpu(agent: Agent) -> Decision:
-    assert agent.judged is not None
-    return next(d for d in agent.judged.decisions if d.subject == f"node/{keys.MID_CPU}")
+    assert agent.last_round is not None
+    return next(d for d in agent.last_round.decisions if d.subject == f"node/{keys.MID_CPU}")
 
 
 def test_what_a_service_requests_and_does_not_use_is_offered_to_mid_pods(node: Emulated) -> None:
@@ -59,7 +59,7 @@ def test_what_a_service_requests_and_does_not_use_is_offered_to_mid_pods(node: E
     assert 1300 <= int(warm["by_pod"]) <= 1450
     assert warm["prod_reclaimable"] == min(int(warm["by_pod"]), int(warm["by_priority"]))
     assert int(warm["result"]) == min(int(warm["prod_reclaimable"]), int(warm["node_unused"]))
-    moment = agent.judged
+    moment = agent.last_round
     assert moment is not None
     back = codec.loader(Snapshot)(codec.decode(codec.encode(moment.snapshot, codec.dumper(Snapshot))))
     again = strategies.decide_all(back, moment.settings)

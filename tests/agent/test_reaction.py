@@ -111,7 +111,7 @@ def test_news_of_kubelet_do_not_wait_for_the_next_tick(node: Emulated, reaction:
     with node.journal() as journal:
         agent = node.agent(journal, reaction=reaction, interval_seconds=10.0)
         told = iter([True])
-        agent._cluster.take_news = lambda: bool(seen) and next(told, False)  # type: ignore[attr-defined]
+        agent._cluster.take_changes = lambda: bool(seen) and next(told, False)  # type: ignore[attr-defined]
         agent.run(seen.append, seconds=25)
     times = [tick.time for tick in seen if not tick.woken]
     assert len(times) == 4

@@ -124,8 +124,8 @@ def test_a_recorded_round_comes_out_the_same(tmp_path: Path) -> None:
         for percent in (25, 25, 50, 0):
             ask(node, be=percent)
             node.ticks(agent, 1)
-            assert agent.judged
-            recorder.add(agent.judged)
+            assert agent.last_round
+            recorder.add(agent.last_round)
     recorder.close()
     moments = list(Record(tmp_path / "record").moments())
     assert [moment.snapshot.swap_bytes for moment in moments] == [8 * GIB] * 4

@@ -36,7 +36,7 @@ class Bench:
 
     def take(self, *changes: Any) -> list[Any]:
         observer = Observer(self.host, self.node.cluster, tasks_seconds=1.0)
-        seen = observer.observe(lambda *_: RunState(ours=self.applier.ours, found=self.applier.found))
+        seen = observer.observe(lambda *_: RunState(ours=self.applier.ours, found=self.applier.originals))
         return list(self.applier.apply(Plan(plan.order(changes, seen.cgroups)), seen))
 
     def held(self, field: BlockField, group: str | None = None) -> dict[str, str] | None:

@@ -36,7 +36,7 @@ class Bench:
         self.applier = Applier(self.host, node.cluster, journal)
 
     def take(self, *changes: Change) -> list[AppliedStep]:
-        seen = self.observer.observe(lambda *_: RunState(ours=self.applier.ours, found=self.applier.found))
+        seen = self.observer.observe(lambda *_: RunState(ours=self.applier.ours, found=self.applier.originals))
         owners = {change.place: "cpusetPools" for change in changes}
         return list(self.applier.apply(Plan(plan.order(changes, seen.cgroups), owners=owners), seen))
 
@@ -49,14 +49,14 @@ def test_what_was_found_is_in_the_picture_with_its_writer(emulate: Make) -> None
     node = emulate("small")
     with node.journal() as journal:
         bench = Bench(node, journal)
-        assert bench.applier.found == {}
+        assert bench.applier.originals == {}
         bench.take(CgroupChange(BE, "cpu.quota", 50_000), CgroupChange(BE, "cpuset.cpus", CPUSet([1])))
-        assert bench.applier.found == {
+        assert bench.applier.originals == {
             changes.parse(QUOTA): Found(-1, "cpusetPools"),
             changes.parse(SET): Found(CPUSet.parse("0-3"), "cpusetPools"),
         }
         assert (
-            bench.observer.observe(lambda *_: RunState(found=bench.applier.found)).found[changes.parse(QUOTA)].value
+            bench.observer.observe(lambda *_: RunState(found=bench.applier.originals)).found[changes.parse(QUOTA)].value
             == -1
         )
 
@@ -68,7 +68,7 @@ def test_a_place_given_back_leaves_the_journal_and_others_may_write_it(emulate: 
         bench.take(CgroupChange(BE, "cpu.quota", 50_000))
         assert changes.parse(QUOTA) in bench.applier.ours
         bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True))
-        assert (changes.parse(QUOTA) in bench.applier.ours, bench.applier.found) == (False, {})
+        assert (changes.parse(QUOTA) in bench.applier.ours, bench.applier.originals) == (False, {})
         bench.host.cgroups.write(BE, "cpu.quota", 70_000)
         assert bench.foreign() == []
 

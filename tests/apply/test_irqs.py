@@ -32,7 +32,7 @@ def observe(node: Emulated, applier: Applier) -> Any:
     observer = Observer(
         node.host(), node.cluster, tasks_seconds=1.0, wanted=lambda *_: Wants(reads=frozenset({"irqs"}))
     )
-    return observer.observe(lambda *_: RunState(ours=applier.ours, found=applier.found))
+    return observer.observe(lambda *_: RunState(ours=applier.ours, found=applier.originals))
 
 
 def take(node: Emulated, journal: Any, *changes: IRQChange) -> tuple[Any, Applier]:
@@ -57,7 +57,7 @@ def test_cpus_are_written_known_as_found_and_put_back(emulate: Make) -> None:
         )
         assert [step.ok for step in steps] == [True, True]
         assert (cpus(node, "30"), cpus(node, "default")) == ("0-3", "1")
-        assert {str(p): str(f.value) for p, f in applier.found.items()} == {"irq/30": whole, "irq/default": whole}
+        assert {str(p): str(f.value) for p, f in applier.originals.items()} == {"irq/30": whole, "irq/default": whole}
         assert all(step.ok for step in restore(node.host(), journal))
         assert (cpus(node, "30"), cpus(node, "default")) == (whole, whole)
         assert journal.entries == ()

@@ -59,7 +59,7 @@ from koordlite.changes.dirt import DirtChange, DirtFound
 class Dirt(Kind[DirtChange, DirtFound]):
     change = DirtChange
 
-    def found(self, change, strategy, work):
+    def originals(self, change, strategy, work):
         if change.place not in work.noted:
             yield DirtFound(name=change.name, value=int(work.host.files.read(change.name)), strategy=strategy)
 

@@ -38,12 +38,12 @@ class Bench:
 
     def __init__(self, node: Emulated, journal: Any) -> None:
         self.node, self.journal, self.host = node, journal, node.host()
-        self.observer = Observer(self.host, node.cluster, tasks_seconds=1.0, wanted=asked)
+        self.observer = Observer(self.host, node.cluster, tasks_seconds=1.0, needs_of=asked)
         self.applier = Applier(self.host, node.cluster, journal)
 
     def look(self) -> Snapshot:
         self.node.sandbox.advance(1.0)
-        return self.observer.observe(lambda *_: RunState(ours=self.applier.ours, found=self.applier.found))
+        return self.observer.observe(lambda *_: RunState(ours=self.applier.ours, found=self.applier.originals))
 
     def take(self, *changes: CgroupChange) -> list[AppliedStep]:
         seen = self.look()

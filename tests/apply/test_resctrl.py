@@ -13,7 +13,7 @@ from hooked_files import HookedFiles, refusing
 from resctrlnode import ROOT, EmulatedMounts, Node
 
 from koordlite.apply.kinds import resctrl as resctrl_kinds
-from koordlite.changes.resctrl import TasksMoved
+from koordlite.changes.resctrl import ThreadEntry
 from koordlite.host import bundle, procfs
 from koordlite.host.journal.journal import Journal
 
@@ -195,7 +195,7 @@ def test_a_thread_id_that_is_anothers_by_now_is_left_alone(make: Callable[..., N
     started = procfs.start_time(node.files, tid)
     assert started is not None
     noted = [
-        TasksMoved(tid=each, start_time=began, group="theirs", into="BE")
+        ThreadEntry(tid=each, start_time=began, group="theirs", into="BE")
         for each, began in ((tid, started), (other, started + 7))
     ]
     resctrl_kinds.undo_all(node.host, noted)

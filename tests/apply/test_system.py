@@ -23,7 +23,7 @@ def take(node: Emulated, journal: Any, *changes: Any) -> tuple[Any, Applier]:
     host = node.host()
     applier = Applier(host, node.cluster, journal)
     seen = Observer(host, node.cluster, tasks_seconds=1.0).observe(
-        lambda *_: RunState(ours=applier.ours, found=applier.found)
+        lambda *_: RunState(ours=applier.ours, found=applier.originals)
     )
     owners = {change.place: "systemConfig" for change in changes}
     return applier.apply(Plan(plan.order(changes, seen.cgroups), owners=owners), seen), applier
@@ -36,7 +36,7 @@ def test_settings_are_written_known_as_found_and_put_back(emulate: Make) -> None
         steps, applier = take(node, journal, SystemFileChange(NAME, "99"), SystemFileChange(FEATURE, "NO_START_DEBIT"))
         assert [step.ok for step in steps] == [True, True]
         assert (system_files.read(files, NAME), system_files.read(files, FEATURE)) == ("99", "NO_START_DEBIT")
-        assert {str(p): f.value for p, f in applier.found.items()} == {f"system/{NAME}": 10, f"system/{FEATURE}": 1}
+        assert {str(p): f.value for p, f in applier.originals.items()} == {f"system/{NAME}": 10, f"system/{FEATURE}": 1}
         assert all(step.ok for step in restore(node.host(), journal))
         assert (system_files.read(files, NAME), system_files.read(files, FEATURE)) == ("10", "START_DEBIT")
         assert journal.entries == ()

@@ -41,7 +41,7 @@ class Bench:
         self.applier = Applier(self.host, node.cluster, held)
 
     def take(self, *changes: Change, garbled: str = "") -> list[AppliedStep]:
-        seen = self._observer.observe(lambda *_: RunState(ours=self.applier.ours, found=self.applier.found))
+        seen = self._observer.observe(lambda *_: RunState(ours=self.applier.ours, found=self.applier.originals))
         self.files.content = garbled_at(garbled) if garbled else unchanged
         owners = {change.place: "cpusetPools" for change in changes}
         return list(self.applier.apply(Plan(plan.order(changes, seen.cgroups), owners=owners), seen))
@@ -69,7 +69,7 @@ def test_what_could_not_be_put_back_is_not_written(bench: Bench, change: Change,
     assert "garbage" in step.error
     assert change.place not in bench.applier.ours
     bench.files.content = unchanged
-    assert change.place not in bench.applier.found, "and what is noted can be understood"
+    assert change.place not in bench.applier.originals, "and what is noted can be understood"
 
 
 def test_a_copy_that_cannot_be_read_does_not_stop_the_rest(bench: Bench) -> None:

@@ -31,4 +31,4 @@ def test_without_a_journal_everything_is_decided_and_nothing_is_written(emulate:
 
 
 def test_it_holds_nothing() -> None:
-    assert (Watching().held, Watching().state(0.0, ())) == (0, RunState())
+    assert (Watching().place_count, Watching().state(0.0, ())) == (0, RunState())

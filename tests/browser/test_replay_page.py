@@ -26,8 +26,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
         agent = node.agent(journal)
         for _ in range(40):
             agent.tick()
-            assert agent.judged
-            moments.append(agent.judged)
+            assert agent.last_round
+            moments.append(agent.last_round)
             node.sandbox.advance(1.0)
     path: Path = folder / "replay.html"
     path.write_text(html.comparison(compare.compare(moments, Other(threshold={"enable": False}))), encoding="utf-8")

@@ -94,6 +94,6 @@ def test_kubelet_is_asked_when_it_admits_a_pod(tmp_path: Path) -> None:
         replace(tmp_path / "cpu_manager_state", '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}')
         assert kubelet.asked.acquire(timeout=LONG)
         assert state.view().kubelet.resources is not None
-        assert (state.take_news(), state.take_news()) == (True, False)
+        assert (state.take_changes(), state.take_changes()) == (True, False)
     finally:
         state.stop()

@@ -123,7 +123,7 @@ def test_memory_by_numa_node_is_read_every_five_seconds_or_each_tick(
     node: Emulated, wanted: frozenset[str], machine: list[bool]
 ) -> None:
     reads, files = noting_reads(node)
-    observer = Observer(node.host(files), node.cluster, tasks_seconds=5.0, wanted=lambda *_: Wants(reads=wanted))
+    observer = Observer(node.host(files), node.cluster, tasks_seconds=5.0, needs_of=lambda *_: Wants(reads=wanted))
     looks = []
     for _ in range(12):
         reads.clear()

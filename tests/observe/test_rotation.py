@@ -48,7 +48,7 @@ def test_what_we_know_to_have_changed_is_read_at_once(how: str) -> None:
     rotation.all(values)
     values["b"] = 2
     rotation.begin(0.001, fresh=("b",) if how == "fresh" else ())
-    assert (rotation.again("b") if how == "again" else rotation.get("b")) == 2
+    assert (rotation.reread("b") if how == "again" else rotation.get("b")) == 2
 
 
 def test_what_is_gone_is_missing_and_looked_for_again() -> None:

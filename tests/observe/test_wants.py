@@ -23,7 +23,7 @@ def looks(node: Emulated, asking: Wants, count: int) -> list[Snapshot]:
     def asked(_slo: SLO, _pods: tuple[Pod, ...]) -> Wants:
         return asking
 
-    observer = Observer(node.host(), node.cluster, tasks_seconds=5.0, wanted=asked)
+    observer = Observer(node.host(), node.cluster, tasks_seconds=5.0, needs_of=asked)
     seen = []
     for _ in range(count):
         seen.append(observer.observe())
@@ -93,7 +93,7 @@ OPTIONAL = {"cpu.cfs_burst_us", "memory.min", "memory.low", "memory.high", "cpu.
 def watching(node: Emulated, look: Hook = nothing) -> Observer:
     """Looks on behalf of every strategy there is."""
     files, wanted = HookedFiles(node.sandbox.files, look=look), wants.of(strategies.discover())
-    return Observer(node.host(files), node.cluster, tasks_seconds=5.0, wanted=wanted)
+    return Observer(node.host(files), node.cluster, tasks_seconds=5.0, needs_of=wanted)
 
 
 def test_what_only_matters_when_it_is_configured_is_not_read_before(node: Emulated) -> None:
@@ -156,7 +156,7 @@ def test_what_holds_a_value_of_ours_is_read_though_nobody_asks_any_more(node: Em
 def test_a_file_that_comes_later_is_read_from_then_on(node: Emulated) -> None:
     files = HookedFiles(node.sandbox.files, look=refusing("/cpu.idle", errno.ENOENT))
     observer = Observer(
-        node.host(files), node.cluster, tasks_seconds=5.0, wanted=lambda *_: Wants(frozenset({"cpu.idle"}))
+        node.host(files), node.cluster, tasks_seconds=5.0, needs_of=lambda *_: Wants(frozenset({"cpu.idle"}))
     )
     assert "cpu.idle" not in observer.observe().cgroups["kubepods/besteffort"].values
     files.look = nothing

@@ -31,8 +31,8 @@ def moments(tmp_path_factory: pytest.TempPathFactory) -> list[RoundRecord]:
             if second == 14:
                 node.slo(policy="cfsQuota", percent=50)
             agent.tick()
-            assert agent.judged
-            found.append(agent.judged)
+            assert agent.last_round
+            found.append(agent.last_round)
             node.sandbox.advance(1.0)
     return found
 

@@ -31,8 +31,8 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> list[RoundRecord]:
         agent = node.agent(journal)
         for _ in range(5):
             agent.tick()
-            assert agent.judged
-            found.append(agent.judged)
+            assert agent.last_round
+            found.append(agent.last_round)
             node.sandbox.advance(1.0)
     return found
 

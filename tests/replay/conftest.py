@@ -52,9 +52,9 @@ def run(
 
 
 def keep(agent: Agent, recorder: Recorder, found: list[RoundRecord]) -> None:
-    assert agent.judged
-    recorder.add(agent.judged)
-    found.append(agent.judged)
+    assert agent.last_round
+    recorder.add(agent.last_round)
+    found.append(agent.last_round)
 
 
 def surge(agent: Agent) -> FreshUse:

@@ -29,9 +29,9 @@ def test_promises_are_recorded_and_judged_again(tmp_path: Path) -> None:
             if second == 2:
                 cranepods.pod(node, "nginx", {"telling-name": 2}, {0: 2})
             agent.tick()
-            assert agent.judged
-            recorder.add(agent.judged)
-            moments.append(agent.judged)
+            assert agent.last_round
+            recorder.add(agent.last_round)
+            moments.append(agent.last_round)
             node.sandbox.advance(1.0)
     recorder.close()
     read = list(Record(tmp_path / "record").moments())

@@ -40,8 +40,8 @@ def played(play: Play, state: Path) -> list[RoundRecord]:
             list(stage.happen(due.pop()))
         if stage.agent:
             stage.agent.tick()
-            assert stage.agent.judged
-            found.append(stage.agent.judged)
+            assert stage.agent.last_round
+            found.append(stage.agent.last_round)
         stage.sandbox.advance(interval)
     stage.close()
     return found

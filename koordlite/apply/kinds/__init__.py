@@ -58,16 +58,16 @@ def by_entry(entries: Iterable[Entry]) -> Mapping[AnyKind, Sequence[Entry]]:
 
 def families(entries: Iterable[Entry]) -> Iterator[tuple[AnyKind, Sequence[Entry]]]:
     """Entries that are undone in one go, in the order in which to undo them, with one of their kinds."""
-    found = _parted(entries, lambda entry: of_entry(entry).undone_with or of_entry(entry))
-    together = [(of_entry(each[0]), each) for each in found.values()]
+    groups = _parted(entries, lambda entry: of_entry(entry).undone_with or of_entry(entry))
+    together = [(of_entry(each[0]), each) for each in groups.values()]
     yield from sorted(together, key=lambda pair: pair[0].undo_rank)
 
 
 def _parted(all_of_them: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    found: dict[K, list[T]] = {}
+    groups: dict[K, list[T]] = {}
     for each in all_of_them:
-        found.setdefault(key(each), []).append(each)
-    return found
+        groups.setdefault(key(each), []).append(each)
+    return groups
 
 
 @functools.cache

@@ -26,18 +26,18 @@ class BlockDevice(Kind[BlockChange, FileEntry]):
     undo_rank = 20
     needs_entry = True
 
-    def found(self, change: BlockChange, strategy: str, work: Work) -> Iterator[FileEntry]:
+    def originals(self, change: BlockChange, strategy: str, work: Work) -> Iterator[FileEntry]:
         """The line of the disk."""
         host = work.host
         if change.place in work.noted:
             return
-        found = block.read(host.files, host.cgroups, change.group, change.field)
-        if found is not None:
+        lines = block.read(host.files, host.cgroups, change.group, change.field)
+        if lines is not None:
             yield FileEntry.of(
                 path=block.path(host.cgroups, change.group, change.field),
                 group=f"io:{change.group}",
                 field=f"{change.device}/{change.field}",
-                raw=found.get(change.device, UNSET[change.field]).encode(),
+                raw=lines.get(change.device, UNSET[change.field]).encode(),
                 found_at=host.clock.wall(),
                 strategy=strategy,
             )
@@ -68,8 +68,8 @@ class BlockDevice(Kind[BlockChange, FileEntry]):
     def present(self, entry: FileEntry, host: Host) -> str | None:
         """The line of the disk."""
         change = _undoing(entry)
-        found = block.read(host.files, host.cgroups, change.group, change.field)
-        return None if found is None else found.get(change.device, UNSET[change.field])
+        lines = block.read(host.files, host.cgroups, change.group, change.field)
+        return None if lines is None else lines.get(change.device, UNSET[change.field])
 
 
 def _undoing(entry: FileEntry) -> BlockChange:

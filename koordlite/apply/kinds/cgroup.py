@@ -54,7 +54,7 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
         kernel refuses to narrow the group above while this one keeps its own."""
         return change.field != inherited.FIELD and work.beginnings.is_waited_for(change.group, work.host, work.snapshot)
 
-    def found(self, change: CgroupChange, strategy: str, work: Work) -> Iterator[FileEntry]:
+    def originals(self, change: CgroupChange, strategy: str, work: Work) -> Iterator[FileEntry]:
         """The bytes of the file."""
         if change.place in work.noted:
             return
@@ -63,17 +63,17 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
             # An idle group loses its shares, and does not get them back when it stops being idle.
             yield from _file(change.group, "cpu.shares", strategy, work)
 
-    def found_besides(self, changes: Sequence[CgroupChange], work: Work) -> Iterator[FileEntry]:
+    def other_originals(self, changes: Sequence[CgroupChange], work: Work) -> Iterator[FileEntry]:
         """Groups that copied a set of ours."""
         moved = {change.group for change in changes if change.field == inherited.FIELD}
-        return inherited.left_behind(work.host, moved, work.snapshot, work.journal.by_place, work.lately)
+        return inherited.left_behind(work.host, moved, work.snapshot, work.journal.by_place, work.recent_sets)
 
     def note(self, change: CgroupChange, step: AppliedStep, work: Work) -> None:
         """Take what the kernel makes of the value as ours from then on."""
         if step.value == writer.GONE:
             work.foreign.forget(change.place)
         elif step.ok:
-            work.lately.wrote(change)
+            work.recent_sets.wrote(change)
             settled = work.host.cgroups.settled(change.field, change.value)
             work.foreign.wrote(msgspec.structs.replace(change, value=settled))
             if change.field == "cpu.idle":
@@ -117,13 +117,13 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
             return vanished(error)
         return False
 
-    def kept_by(self, entry: FileEntry) -> Collection[str]:
+    def owners(self, entry: FileEntry) -> Collection[str]:
         """A set that was copied from one of ours when its group was made goes with those."""
         return (entry.strategy,) if entry.strategy else _SETS
 
     def undo(self, entries: Sequence[FileEntry], back: Undoing) -> Iterable[AppliedStep]:
         """In legal order, with what copied a set of ours."""
-        return _undo(back.host, entries, back.held)
+        return _undo(back.host, entries, back.exclusive)
 
     def present(self, entry: FileEntry, host: Host) -> str | None:
         """The text of the file."""
@@ -132,7 +132,7 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
     def to_put_back(self, entries: Sequence[FileEntry], back: Undoing) -> Mapping[Place, str]:
         """Without what kubelet has given away."""
         present, _ = _states(back.host, entries)
-        less = {c.place: str(c.value) for c in _less_than_found(back.host, entries, present, back.held)}
+        less = {c.place: str(c.value) for c in _reduced_sets(back.host, entries, present, back.exclusive)}
         return {entry.place: less.get(entry.place) or entry.describe() for entry in entries}
 
 
@@ -144,10 +144,10 @@ def stands(host: Host, change: CgroupChange, present: Cgroup) -> bool:
     if change.gives_back or change.field not in NUMBERS:
         return False
     try:
-        wanted = host.cgroups.settled(change.field, change.value)
+        value = host.cgroups.settled(change.field, change.value)
     except ValueError:
         return False  # No value of this field: the write says so.
-    return present.values.get(change.field) == wanted
+    return present.values.get(change.field) == value
 
 
 def _file(group: str, field: CgroupField, strategy: str, work: Work) -> Iterator[FileEntry]:
@@ -156,42 +156,42 @@ def _file(group: str, field: CgroupField, strategy: str, work: Work) -> Iterator
     if raw is None:
         return
     if field == inherited.FIELD:
-        raw = inherited.found_before_us(host, group, raw, work.journal.by_place, work.lately)
+        raw = inherited.original(host, group, raw, work.journal.by_place, work.recent_sets)
     raw = work.beginnings.original(group, field, raw, host, work.snapshot)
     host.cgroups.decode(field, raw)  # ValueError: what is no value of the field could not be put back.
     path, wall = host.cgroups.path(group, field), host.clock.wall()
     yield FileEntry.of(path=path, group=group, field=field, raw=raw, found_at=wall, strategy=strategy)
 
 
-def _undo(host: Host, entries: Sequence[FileEntry], held: ExclusiveCPUs) -> list[AppliedStep]:
+def _undo(host: Host, entries: Sequence[FileEntry], exclusive: ExclusiveCPUs) -> list[AppliedStep]:
     """Values back in legal order. The last write of each file is of the very bytes that were found, unless kubelet has
     given away CPUs of them."""
     present, unread = _states(host, entries)
-    found = {entry.place: entry for entry in entries}
-    less = {change.place: change for change in _less_than_found(host, entries, present, held)}
-    wanted, sets = list[CgroupChange](), dict[str, FileEntry]()
+    by_place = {entry.place: entry for entry in entries}
+    less = {change.place: change for change in _reduced_sets(host, entries, present, exclusive)}
+    changes, sets = list[CgroupChange](), dict[str, FileEntry]()
     for entry in (e for e in entries if e.group in present):
         try:
-            wanted.append(less.get(entry.place) or _change(host, entry))
+            changes.append(less.get(entry.place) or _change(host, entry))
         except ValueError as error:
             unread[entry.group] = writer.words(error)
             continue
         if entry.field == inherited.FIELD:
             sets[entry.group] = entry
     for change, state in inherited.copies(host, sets, dict(present)):
-        value = held.put_back(change.group, cast(CPUSet, change.value), state.cpuset)
-        wanted.append(msgspec.structs.replace(change, value=value))
+        value = exclusive.put_back(change.group, cast(CPUSet, change.value), state.cpuset)
+        changes.append(msgspec.structs.replace(change, value=value))
         present[change.group] = state
-    steps = plan.order(wanted, present)
+    steps = plan.order(changes, present)
     final = {change.place: change for change in steps}
     done = [
-        _final(host, found[c.place])
-        if final[c.place] is c and c.place in found and c.place not in less
+        _final(host, by_place[c.place])
+        if final[c.place] is c and c.place in by_place and c.place not in less
         else KIND.put(host, c)
         for c in steps
         if isinstance(c, CgroupChange)
     ]
-    for place, entry in found.items():
+    for place, entry in by_place.items():
         if place not in final and entry.group in unread:
             done.append(AppliedStep(place, entry.describe(), False, unread[entry.group]))
         elif place not in final:
@@ -199,19 +199,19 @@ def _undo(host: Host, entries: Sequence[FileEntry], held: ExclusiveCPUs) -> list
     return done
 
 
-def _less_than_found(
-    host: Host, entries: Iterable[FileEntry], present: Mapping[str, Cgroup], held: ExclusiveCPUs
+def _reduced_sets(
+    host: Host, entries: Iterable[FileEntry], present: Mapping[str, Cgroup], exclusive: ExclusiveCPUs
 ) -> Iterator[CgroupChange]:
     """Sets of containers that do not come back whole: kubelet has given some of their CPUs to others alone."""
     for entry in entries:
         if entry.field != inherited.FIELD or entry.group not in present:
             continue
         try:
-            found = cast(CPUSet, host.cgroups.decode(inherited.FIELD, entry.raw))
+            original = cast(CPUSet, host.cgroups.decode(inherited.FIELD, entry.raw))
         except ValueError:
             continue  # Reported where it is to be put back.
-        value = held.put_back(entry.group, found, present[entry.group].cpuset)
-        if value != found:
+        value = exclusive.put_back(entry.group, original, present[entry.group].cpuset)
+        if value != original:
             yield CgroupChange(entry.group, inherited.FIELD, value)
 
 
@@ -245,11 +245,11 @@ def _write_once_released(host: Host, change: CgroupChange) -> None:
     """cgroup v1 takes no quota below that of a group further down, and a removed group counts until the kernel has
     released it, some milliseconds later: tried again where the groups that are there allow the quota, as none above has
     less and none directly below has more. OSError as the kernel gives it the last time."""
-    wanted = cast(int, change.value)
+    quota_us = cast(int, change.value)
     above = host.cgroups.state(change.group.rpartition("/")[0]).quota_us
     below = (host.cgroups.state(f"{change.group}/{name}").quota_us for name in host.cgroups.children(change.group))
-    allowed = above in (None, UNLIMITED) or above >= wanted
-    if allowed and all(quota is None or quota <= wanted for quota in below):
+    allowed = above in (None, UNLIMITED) or above >= quota_us
+    if allowed and all(quota is None or quota <= quota_us for quota in below):
         for pause in _RELEASE_SECONDS:
             host.clock.wait(pause)
             with contextlib.suppress(OSError):

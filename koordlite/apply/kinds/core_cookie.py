@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from koordlite.apply import writer
 from koordlite.apply.kind import Kind, Undoing, Work
-from koordlite.changes.core_cookie import COOKIE, CookieMade, CoreCookieChange, cookie_of
+from koordlite.changes.core_cookie import COOKIE, CookieEntry, CoreCookieChange, cookie_of
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.model.picture.groups import NO_COOKIE, Found
@@ -24,7 +24,7 @@ OWNER = "coreSched"
 _Carried = tuple[int, CookieHelper]
 
 
-class CoreCookie(Kind[CoreCookieChange, CookieMade]):
+class CoreCookie(Kind[CoreCookieChange, CookieEntry]):
     """Processes are not noted one by one: they come and go, and their children have the cookie too."""
 
     change = CoreCookieChange
@@ -34,25 +34,25 @@ class CoreCookie(Kind[CoreCookieChange, CookieMade]):
         """Core group by core group."""
         back = [change for change in changes if change.gives_back]
         if back:
-            yield from _taken_away(back, work)
-        wanted: dict[str, list[CoreCookieChange]] = {}
+            yield from _take_away(back, work)
+        by_group: dict[str, list[CoreCookieChange]] = {}
         for change in changes:
             if not change.gives_back:
-                wanted.setdefault(change.core_group, []).append(change)
-        names = iter(wanted)
+                by_group.setdefault(change.core_group, []).append(change)
+        names = iter(by_group)
         while several := tuple(itertools.islice(names, _AT_ONCE)):
-            yield from _given({name: wanted[name] for name in several}, work)
+            yield from _hand_out({name: by_group[name] for name in several}, work)
 
-    def value_before(self, entry: CookieMade, host: Host) -> Found | None:
+    def value_before(self, entry: CookieEntry, host: Host) -> Found | None:
         """The number of the cookie."""
         return Found(cookie_of(entry.place), entry.strategy)
 
-    def has_ended(self, entry: CookieMade, host: Host, snapshot: Snapshot) -> bool:
+    def has_ended(self, entry: CookieEntry, host: Host, snapshot: Snapshot) -> bool:
         """With its last process."""
         tasks = itertools.chain.from_iterable(snapshot.core_sched.tasks.values())
         return not snapshot.core_sched.missing and all(task.cookie != cookie_of(entry.place) for task in tasks)
 
-    def undo(self, entries: Sequence[CookieMade], back: Undoing) -> Iterable[AppliedStep]:
+    def undo(self, entries: Sequence[CookieEntry], back: Undoing) -> Iterable[AppliedStep]:
         """All at once, since the whole machine is searched for them."""
         try:
             refused = back.host.cookies.take_away({cookie_of(entry.place) for entry in entries})
@@ -63,10 +63,10 @@ class CoreCookie(Kind[CoreCookieChange, CookieMade]):
             yield AppliedStep(entry.place, entry.describe(), refusal is None, writer.words(refusal) if refusal else "")
 
 
-def _given(wanted: Mapping[str, Sequence[CoreCookieChange]], work: Work) -> Iterator[AppliedStep]:
+def _hand_out(by_group: Mapping[str, Sequence[CoreCookieChange]], work: Work) -> Iterator[AppliedStep]:
     with contextlib.ExitStack() as helpers:
         carried: dict[str, _Carried] = {}
-        for name, changes in wanted.items():
+        for name, changes in by_group.items():
             try:
                 carried[name] = _cookie(changes, work, helpers)
             except OSError as error:
@@ -74,7 +74,7 @@ def _given(wanted: Mapping[str, Sequence[CoreCookieChange]], work: Work) -> Iter
                 yield from (AppliedStep(each.place, each.describe(), False, words) for each in changes)
         _note({name: cookie for name, (cookie, _) in carried.items()}, work)
         for name, (cookie, helper) in carried.items():
-            yield from (_put(work, change, cookie, helper) for change in wanted[name])
+            yield from (_put(work, change, cookie, helper) for change in by_group[name])
 
 
 def _cookie(changes: Sequence[CoreCookieChange], work: Work, helpers: contextlib.ExitStack) -> _Carried:
@@ -97,7 +97,7 @@ def _put(work: Work, change: CoreCookieChange, cookie: int, helper: CookieHelper
     return writer.attempt(work.host, change, give, vanished)
 
 
-def _taken_away(changes: Sequence[CoreCookieChange], work: Work) -> Iterator[AppliedStep]:
+def _take_away(changes: Sequence[CoreCookieChange], work: Work) -> Iterator[AppliedStep]:
     """The groups lose our cookies. A cookie that no other group in the picture has leaves the journal."""
     try:
         with work.host.cookies.helper() as helper:
@@ -105,28 +105,28 @@ def _taken_away(changes: Sequence[CoreCookieChange], work: Work) -> Iterator[App
     except OSError as error:
         words = writer.words(error)
         steps = [AppliedStep(change.place, change.describe(), False, words) for change in changes]
-    gone = {change.group for change, step in zip(changes, steps, strict=True) if step.ok}
-    work.journal.forget(_unused(work, gone, ()))
+    groups = {change.group for change, step in zip(changes, steps, strict=True) if step.ok}
+    work.journal.forget(_unused(work, groups, ()))
     yield from steps
 
 
 def _note(cookies: Mapping[str, int], work: Work) -> None:
     """These cookies, by core group, are noted; those that nobody has any more leave the journal with the same write:
     the kernel may give their numbers to the next ones, and has done so where two core groups would have one number."""
-    entries = [CookieMade(core_group=name, cookie=f"{number:016x}", strategy=OWNER) for name, number in cookies.items()]
+    entries = [CookieEntry(core_group=name, cookie=f"{each:016x}", strategy=OWNER) for name, each in cookies.items()]
     fresh = {entry.place for entry in entries}
     noted = [place for place in work.journal.places if place.kind is COOKIE and place not in fresh]
-    again = {place for place in noted if cookie_of(place) in cookies.values()}
-    gone = again | (_unused(work, (), cookies.values()) - fresh)
-    work.journal.record(entries, removed=gone)
-    work.journal.forget(again)
+    reused = {place for place in noted if cookie_of(place) in cookies.values()}
+    unused = reused | (_unused(work, (), cookies.values()) - fresh)
+    work.journal.record(entries, removed=unused)
+    work.journal.forget(reused)
 
 
-def _unused(work: Work, gone: Collection[str], given: Collection[int]) -> set[Place]:
-    """Places of cookies that no process in the picture has, but for those in the groups `gone`; `given` are in use."""
+def _unused(work: Work, groups: Collection[str], in_use: Collection[int]) -> set[Place]:
+    """Places of cookies that no process in the picture has, but for those in `groups`; numbers in `in_use` stay."""
     tasks = work.snapshot.core_sched.tasks
-    held = {task.cookie for group, theirs in tasks.items() if group not in gone for task in theirs}.union(given)
-    return {place for place in work.journal.places if place.kind is COOKIE and cookie_of(place) not in held}
+    cookies = {task.cookie for group, theirs in tasks.items() if group not in groups for task in theirs}.union(in_use)
+    return {place for place in work.journal.places if place.kind is COOKIE and cookie_of(place) not in cookies}
 
 
 KIND = CoreCookie()

@@ -36,7 +36,7 @@ class Published(Kind[C, E]):
         self.change, self.is_amount, self._before = change, is_amount, before
         self.carried_out_with = self.undone_with = together
 
-    def found(self, change: C, strategy: str, work: Work) -> Iterator[E]:
+    def originals(self, change: C, strategy: str, work: Work) -> Iterator[E]:
         """The present value; nothing of a description, which is not undone."""
         if self._before:
             yield self._before(change, work.snapshot, strategy)
@@ -65,7 +65,7 @@ NODE_RESOURCE = Published[published.NodeResourceChange, NodeResource](
     published.NodeResourceChange,
     "node",
     before=lambda change, snapshot, strategy: NodeResource(
-        resource=change.resource, previous=change.held(snapshot), strategy=strategy
+        resource=change.resource, previous=change.present(snapshot), strategy=strategy
     ),
     is_amount=True,
 )
@@ -73,7 +73,7 @@ NODE_ANNOTATION = Published[published.NodeAnnotationChange, NodeAnnotation](
     published.NodeAnnotationChange,
     "node",
     before=lambda change, snapshot, strategy: NodeAnnotation(
-        key=change.key, previous=change.held(snapshot), strategy=strategy
+        key=change.key, previous=change.present(snapshot), strategy=strategy
     ),
 )
 NODE_CONDITION = Published[published.NodeConditionChange, NodeCondition](

@@ -12,14 +12,14 @@ from koordlite.apply import writer
 from koordlite.apply.kind import C, E, Kind, Undoing, Work
 from koordlite.changes import resctrl
 from koordlite.changes.resctrl import (
-    GroupMade,
-    MountMade,
+    GroupEntry,
+    MountEntry,
     ResctrlGroupChange,
     ResctrlMountChange,
     ResctrlReturn,
     SchemataChange,
     TasksChange,
-    TasksMoved,
+    ThreadEntry,
 )
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
@@ -76,32 +76,32 @@ def is_ours(group: str, noted: Mapping[Place, Entry]) -> bool:
     return resctrl.GROUP.place(group) in noted
 
 
-class ResctrlMount(MadeKind[ResctrlMountChange, MountMade]):
+class ResctrlMount(MadeKind[ResctrlMountChange, MountEntry]):
     """Name of the group it belongs to."""
 
     change = ResctrlMountChange
 
-    def found(self, change: ResctrlMountChange, strategy: str, work: Work) -> Iterator[MountMade]:
+    def originals(self, change: ResctrlMountChange, strategy: str, work: Work) -> Iterator[MountEntry]:
         """It is not mounted."""
         if change.place not in work.noted:
-            yield MountMade(point=work.host.resctrl.root)
+            yield MountEntry(point=work.host.resctrl.root)
 
     def set(self, host: Host, change: ResctrlMountChange) -> None:
         """Mount it."""
         host.resctrl.mount()
 
 
-class ResctrlGroup(MadeKind[ResctrlGroupChange, GroupMade]):
+class ResctrlGroup(MadeKind[ResctrlGroupChange, GroupEntry]):
     """A control group, or one for monitoring."""
 
     change = ResctrlGroupChange
 
-    def found(self, change: ResctrlGroupChange, strategy: str, work: Work) -> Iterator[GroupMade]:
+    def originals(self, change: ResctrlGroupChange, strategy: str, work: Work) -> Iterator[GroupEntry]:
         """Nobody's group becomes ours by being asked for."""
         control, monitors, _ = change.group.partition(MON_GROUPS)
         present = work.host.resctrl.mon_group_names(control) if monitors else work.host.resctrl.group_names()
         if change.group not in present:
-            yield GroupMade(group=change.group)
+            yield GroupEntry(group=change.group)
 
     def set(self, host: Host, change: ResctrlGroupChange) -> str | None:
         """Make it."""
@@ -113,7 +113,7 @@ class ResctrlSchemata(InGroup[SchemataChange, FileEntry]):
 
     change = SchemataChange
 
-    def found(self, change: SchemataChange, strategy: str, work: Work) -> Iterator[FileEntry]:
+    def originals(self, change: SchemataChange, strategy: str, work: Work) -> Iterator[FileEntry]:
         """The line of a foreign group."""
         if change.place not in work.noted and not is_ours(change.group, work.noted):
             filesystem = work.host.resctrl
@@ -136,56 +136,56 @@ class ResctrlSchemata(InGroup[SchemataChange, FileEntry]):
         return host.resctrl.schemata_raw(group, entry.field).decode().strip()
 
 
-class ResctrlTasks(InGroup[TasksChange, TasksMoved]):
+class ResctrlTasks(InGroup[TasksChange, ThreadEntry]):
     """One entry a thread: those of one group may have come from several."""
 
     change = TasksChange
     entry_places = (resctrl.THREAD,)
 
-    def found(self, change: TasksChange, strategy: str, work: Work) -> Iterator[TasksMoved]:
+    def originals(self, change: TasksChange, strategy: str, work: Work) -> Iterator[ThreadEntry]:
         """Threads whose way back is not simply the end of a group of ours.
 
         Where some come from a foreign group all are noted: then it matters which of a process's threads did not.
         """
         host, journal = work.host, work.journal.by_place
         home = change.group.partition(MON_GROUPS)[0] if MON_GROUPS in change.group else ROOT
-        moved = [entry for entry in journal.values() if isinstance(entry, TasksMoved)]
+        moved = [entry for entry in journal.values() if isinstance(entry, ThreadEntry)]
         origins = dict(_origins(host, host.resctrl.groups_of(change.tids), moved))
-        found = {
+        foreign = {
             tid: group for tid, group in origins.items() if not any(is_ours(each, journal) for each in _names(group))
         }
-        if is_ours(change.group, work.noted) and all(group == home for group in found.values()):
+        if is_ours(change.group, work.noted) and all(group == home for group in foreign.values()):
             return
-        for tid, group in found.items():
+        for tid, group in foreign.items():
             started = procfs.start_time(host.files, tid)
             if started is not None:
-                yield TasksMoved(tid=tid, start_time=started, group=group, into=change.group)
+                yield ThreadEntry(tid=tid, start_time=started, group=group, into=change.group)
 
     def set(self, host: Host, change: TasksChange) -> str:
         """Move the threads, and those that begin meanwhile."""
         moved = host.resctrl.move_all(change.group, lambda: _members(host, change.cgroups), known=change.tids)
         return str(moved)
 
-    def has_ended(self, entry: TasksMoved, host: Host, snapshot: Snapshot) -> bool:
+    def has_ended(self, entry: ThreadEntry, host: Host, snapshot: Snapshot) -> bool:
         """With its thread."""
         return procfs.start_time(host.files, entry.tid) != entry.start_time
 
-    def present(self, entry: TasksMoved, host: Host) -> str | None:
+    def present(self, entry: ThreadEntry, host: Host) -> str | None:
         """Its group."""
         return host.resctrl.group_of(entry.tid) or "root group"
 
 
-def _origins(host: Host, present: Mapping[int, str], moved: Sequence[TasksMoved]) -> Iterator[tuple[int, str]]:
+def _origins(host: Host, present: Mapping[int, str], moved: Sequence[ThreadEntry]) -> Iterator[tuple[int, str]]:
     """Groups in which threads, or those that made them, were before we first moved them."""
     noted, into = {entry.tid: entry for entry in moved}, {entry.into for entry in moved}
-    held = {group for group in set(present.values()) if into & _names(group)}
-    at_home = homes(host, moved) if held else {}
+    groups = {group for group in set(present.values()) if into & _names(group)}
+    at_home = homes(host, moved) if groups else {}
     for tid, group in present.items():
         entry = noted.get(tid)
         if entry is not None and procfs.start_time(host.files, tid) == entry.start_time:
             yield tid, entry.group
         else:
-            before = home(host, tid, at_home) if group in held else None
+            before = home(host, tid, at_home) if group in groups else None
             yield tid, group if before is None else before
 
 
@@ -233,17 +233,17 @@ class GroupReturn(ResctrlKind[ResctrlReturn, Never]):
 
 def undo_all(host: Host, entries: Sequence[Entry]) -> list[AppliedStep]:
     """One step for each entry about resctrl, and one for the kin of threads that go back."""
-    moved = [entry for entry in entries if isinstance(entry, TasksMoved)]
+    moved = [entry for entry in entries if isinstance(entry, ThreadEntry)]
     files = [entry for entry in entries if isinstance(entry, FileEntry) and entry.place.kind.is_resctrl]
-    made = sorted((e for e in entries if isinstance(e, GroupMade)), key=lambda e: -e.group.count("/"))
+    groups = sorted((e for e in entries if isinstance(e, GroupEntry)), key=lambda e: -e.group.count("/"))
     try:
         # Who belongs to whom is to be read while the threads are still together.
-        unnoted = dict(_kin(host, moved, {entry.group for entry in made}))
+        unnoted = dict(_kin(host, moved, {entry.group for entry in groups}))
     except OSError as error:
         return [
             AppliedStep(e.place, "as found", False, writer.words(error)) for e in entries if e.place.kind.is_resctrl
         ]
-    ours = {entry.into for entry in moved} | {entry.group for entry in made}
+    ours = {entry.into for entry in moved} | {entry.group for entry in groups}
     return [
         *(_try(e.place, e.group or "root group", partial(_thread_back, host, e, ours)) for e in moved),
         *(
@@ -252,16 +252,16 @@ def undo_all(host: Host, entries: Sequence[Entry]) -> list[AppliedStep]:
             for tids in ([tid for tid, home in unnoted.items() if home == group],)
         ),
         *(_try(e.place, e.text.strip(), partial(_values_back, host, e)) for e in files),
-        *(_try(e.place, "removed", partial(host.resctrl.remove_group, e.group)) for e in made),
-        *(_unmounted(host, e, made) for e in entries if isinstance(e, MountMade)),
+        *(_try(e.place, "removed", partial(host.resctrl.remove_group, e.group)) for e in groups),
+        *(_unmounted(host, e, groups) for e in entries if isinstance(e, MountEntry)),
     ]
 
 
 def _group(entry: Entry) -> str:
     match entry:
-        case GroupMade(group=group):
+        case GroupEntry(group=group):
             return group
-        case TasksMoved(into=into):
+        case ThreadEntry(into=into):
             return into
         case FileEntry(group=group):
             return group.removeprefix(PREFIX)
@@ -269,7 +269,7 @@ def _group(entry: Entry) -> str:
             return PREFIX  # No group is called like that.
 
 
-def _thread_back(host: Host, entry: TasksMoved, ours: Collection[str]) -> bool:
+def _thread_back(host: Host, entry: ThreadEntry, ours: Collection[str]) -> bool:
     """False when there is nothing left to do: the thread ended, its id is another's, or it was moved on."""
     if procfs.start_time(host.files, entry.tid) != entry.start_time:
         return False
@@ -288,15 +288,15 @@ def _values_back(host: Host, entry: FileEntry) -> None:
     host.resctrl.write_back(_group(entry), entry.raw)
 
 
-def _unmounted(host: Host, entry: MountMade, made: Iterable[GroupMade]) -> AppliedStep:
+def _unmounted(host: Host, entry: MountEntry, groups: Iterable[GroupEntry]) -> AppliedStep:
     """An unmount takes every group with it. Where others have made some, it is theirs from here on."""
     try:
         present = {*host.resctrl.group_names(), *host.resctrl.mon_group_names(ROOT)}
     except OSError as error:
         return AppliedStep(entry.place, "unmounted", False, writer.words(error))
-    others = sorted(present - {group.group for group in made})
-    if others:
-        return AppliedStep(entry.place, f"stays, groups of others are in it: {', '.join(others)}")
+    foreign = sorted(present - {group.group for group in groups})
+    if foreign:
+        return AppliedStep(entry.place, f"stays, groups of others are in it: {', '.join(foreign)}")
     try:
         host.resctrl.umount()
     except OSError as error:
@@ -305,18 +305,18 @@ def _unmounted(host: Host, entry: MountMade, made: Iterable[GroupMade]) -> Appli
     return AppliedStep(entry.place, "unmounted")
 
 
-def homes(host: Host, moved: Iterable[TasksMoved]) -> dict[int, str]:
+def homes(host: Host, moved: Iterable[ThreadEntry]) -> dict[int, str]:
     """Group in which each process was found, by its id."""
-    found: dict[int, str] = {}
+    by_process: dict[int, str] = {}
     for entry in moved:
         if procfs.start_time(host.files, entry.tid) == entry.start_time:
             ids = _ids(host, entry.tid)
             if ids:
-                found.setdefault(ids[0], entry.group)
-    return found
+                by_process.setdefault(ids[0], entry.group)
+    return by_process
 
 
-def home(host: Host, tid: int, known: Mapping[int, str]) -> str | None:
+def home(host: Host, tid: int, by_process: Mapping[int, str]) -> str | None:
     """The group in which the process of a thread, or the nearest of its ancestors, was found; None without kin."""
     at = tid
     for _ in range(_MOST_ANCESTORS):
@@ -324,8 +324,8 @@ def home(host: Host, tid: int, known: Mapping[int, str]) -> str | None:
         if ids is None:
             return None
         process, at = ids
-        if process in known:
-            return known[process]
+        if process in by_process:
+            return by_process[process]
     return None
 
 
@@ -342,19 +342,19 @@ def _ids(host: Host, tid: int) -> tuple[int, int] | None:
         raise KoordliteError(f"/proc/{tid}/status has no numbers Tgid and PPid") from error
 
 
-def _kin(host: Host, moved: Sequence[TasksMoved], made: Collection[str]) -> Iterator[tuple[int, str]]:
+def _kin(host: Host, moved: Sequence[ThreadEntry], groups: Collection[str]) -> Iterator[tuple[int, str]]:
     """Threads in the groups we moved others into that nobody noted: with the group their process was found in.
 
     Those that belong to the root fall back to it by themselves when their group, one of `made`, is removed.
     """
-    known = homes(host, moved)
+    by_process = homes(host, moved)
     noted = {entry.tid for entry in moved}
     for into in sorted({entry.into for entry in moved if entry.into}):
-        if into in made and not any(known.values()):
+        if into in groups and not any(by_process.values()):
             continue
         for tid in sorted(host.resctrl.tasks(into) - noted):
-            group = home(host, tid, known)
-            if group or (group == ROOT and into not in made):
+            group = home(host, tid, by_process)
+            if group or (group == ROOT and into not in groups):
                 yield tid, group
 
 

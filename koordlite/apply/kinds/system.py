@@ -10,10 +10,10 @@ from koordlite.apply.kind import Kind, Undoing, Work
 from koordlite.changes.system import (
     OOM_SCORE_AT_CREATION,
     IRQChange,
-    IRQFound,
+    IRQEntry,
     OOMScoreAtCreation,
     OOMScoreChange,
-    OOMScoreFound,
+    OOMScoreEntry,
     SystemFileChange,
 )
 from koordlite.formulas.system_settings import FEATURES
@@ -35,7 +35,7 @@ class SystemFile(Kind[SystemFileChange, FileEntry]):
 
     change = SystemFileChange
 
-    def found(self, change: SystemFileChange, strategy: str, work: Work) -> Iterator[FileEntry]:
+    def originals(self, change: SystemFileChange, strategy: str, work: Work) -> Iterator[FileEntry]:
         """The text; nothing where this kernel has no such setting."""
         host = work.host
         text = None if change.place in work.noted else system_files.read(host.files, change.name)
@@ -73,7 +73,7 @@ def _is_feature(name: str) -> bool:
     return name.startswith(f"{FEATURES}/")
 
 
-class OOMScore(Kind[OOMScoreChange, OOMScoreFound | OOMScoreAtCreation]):
+class OOMScore(Kind[OOMScoreChange, OOMScoreEntry | OOMScoreAtCreation]):
     """A process with an old one's number is not the one that was judged.
 
     The entry of a container that was created with our number becomes one for each of its processes in the first round
@@ -82,7 +82,7 @@ class OOMScore(Kind[OOMScoreChange, OOMScoreFound | OOMScoreAtCreation]):
     change = OOMScoreChange
     entry_places = (OOM_SCORE_AT_CREATION,)
 
-    def found(self, change: OOMScoreChange, strategy: str, work: Work) -> Iterator[OOMScoreFound]:
+    def originals(self, change: OOMScoreChange, strategy: str, work: Work) -> Iterator[OOMScoreEntry]:
         """The number of the process that was judged, while it lives."""
         files = work.host.files
         present = None if change.place in work.noted else system_files.oom_score_adj(files, change.pid)
@@ -92,7 +92,7 @@ class OOMScore(Kind[OOMScoreChange, OOMScoreFound | OOMScoreAtCreation]):
         created = work.noted.get(OOM_SCORE_AT_CREATION.place(group))
         if isinstance(created, OOMScoreAtCreation) and present == created.ours:
             present = created.value
-        yield OOMScoreFound(pid=change.pid, start_time=change.start_time, value=present, strategy=strategy)
+        yield OOMScoreEntry(pid=change.pid, start_time=change.start_time, value=present, strategy=strategy)
 
     def carry_out(self, changes: Sequence[OOMScoreChange], work: Work) -> Iterator[AppliedStep]:
         """Besides, forget containers whose processes have entries of their own now."""
@@ -109,22 +109,22 @@ class OOMScore(Kind[OOMScoreChange, OOMScoreFound | OOMScoreAtCreation]):
         alive = system_files.write_oom_score_adj(host.files, change.pid, change.start_time, change.value)
         return None if alive else writer.GONE
 
-    def value_before(self, entry: OOMScoreFound | OOMScoreAtCreation, host: Host) -> Found | None:
+    def value_before(self, entry: OOMScoreEntry | OOMScoreAtCreation, host: Host) -> Found | None:
         """The number."""
         return Found(entry.value, entry.strategy)
 
-    def has_ended(self, entry: OOMScoreFound | OOMScoreAtCreation, host: Host, snapshot: Snapshot) -> bool:
+    def has_ended(self, entry: OOMScoreEntry | OOMScoreAtCreation, host: Host, snapshot: Snapshot) -> bool:
         """With its process, or its container."""
         if isinstance(entry, OOMScoreAtCreation):
             return not host.cgroups.exists(entry.group)
         return procfs.start_time(host.files, entry.pid) != entry.start_time
 
-    def undo(self, entries: Sequence[OOMScoreFound | OOMScoreAtCreation], back: Undoing) -> Iterable[AppliedStep]:
+    def undo(self, entries: Sequence[OOMScoreEntry | OOMScoreAtCreation], back: Undoing) -> Iterable[AppliedStep]:
         """Give processes back their numbers; of an entry about a container, those that have the number it was created
         with."""
         host = back.host
         for entry in entries:
-            if isinstance(entry, OOMScoreFound):
+            if isinstance(entry, OOMScoreEntry):
                 yield self.put(host, entry.undoing())
                 continue
             processes = system_files.oom_scores(host.files, host.cgroups, entry.group)
@@ -136,7 +136,7 @@ class OOMScore(Kind[OOMScoreChange, OOMScoreFound | OOMScoreAtCreation]):
             refused = next((step for step in steps if not step.ok), None)
             yield AppliedStep(entry.place, entry.describe(), refused is None, refused.error if refused else "")
 
-    def present(self, entry: OOMScoreFound | OOMScoreAtCreation, host: Host) -> str | None:
+    def present(self, entry: OOMScoreEntry | OOMScoreAtCreation, host: Host) -> str | None:
         """The number; of a container, those of its processes."""
         if isinstance(entry, OOMScoreAtCreation):
             processes = system_files.oom_scores(host.files, host.cgroups, entry.group)
@@ -145,7 +145,7 @@ class OOMScore(Kind[OOMScoreChange, OOMScoreFound | OOMScoreAtCreation]):
         return None if score is None else str(score)
 
 
-class IRQAffinity(Kind[IRQChange, IRQFound]):
+class IRQAffinity(Kind[IRQChange, IRQEntry]):
     """One interrupt, or the default of new ones."""
 
     change = IRQChange
@@ -155,11 +155,11 @@ class IRQAffinity(Kind[IRQChange, IRQFound]):
         present = irqs.read(work.host.files, change.number)
         return present is not None and (present.device, present.cpus) == (change.device, change.value)
 
-    def found(self, change: IRQChange, strategy: str, work: Work) -> Iterator[IRQFound]:
+    def originals(self, change: IRQChange, strategy: str, work: Work) -> Iterator[IRQEntry]:
         """The CPUs, while it is the interrupt that was judged."""
         present = None if change.place in work.noted else irqs.read(work.host.files, change.number)
         if present is not None and present.device == change.device:
-            yield IRQFound(number=change.number, device=present.device, cpus=str(present.cpus), strategy=strategy)
+            yield IRQEntry(number=change.number, device=present.device, cpus=str(present.cpus), strategy=strategy)
 
     def is_gone(self, host: Host, change: IRQChange, error: OSError) -> bool:
         """With its device."""
@@ -175,19 +175,19 @@ class IRQAffinity(Kind[IRQChange, IRQFound]):
             irqs.write(host.files, change.number, change.value)
         return None
 
-    def value_before(self, entry: IRQFound, host: Host) -> Found | None:
+    def value_before(self, entry: IRQEntry, host: Host) -> Found | None:
         """The CPUs."""
         return Found(CPUSet.parse(entry.cpus), entry.strategy)
 
-    def has_ended(self, entry: IRQFound, host: Host, snapshot: Snapshot) -> bool:
+    def has_ended(self, entry: IRQEntry, host: Host, snapshot: Snapshot) -> bool:
         """With its device."""
         present = irqs.read(host.files, entry.number)
         return present is None or present.device != entry.device
 
-    def present(self, entry: IRQFound, host: Host) -> str | None:
+    def present(self, entry: IRQEntry, host: Host) -> str | None:
         """The CPUs."""
-        found = irqs.read(host.files, entry.number)
-        return None if found is None or found.device != entry.device else str(found.cpus)
+        irq = irqs.read(host.files, entry.number)
+        return None if irq is None or irq.device != entry.device else str(irq.cpus)
 
 
 SYSTEM_FILE, PROCESS, INTERRUPT = SystemFile(), OOMScore(), IRQAffinity()

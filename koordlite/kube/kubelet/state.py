@@ -185,7 +185,7 @@ class KubeletState:
             age = self._given.age if self._given else 0.0
             return KubeletView(current, pods, states, (*problems, *self._pods.problems), age)
 
-    def take_news(self) -> bool:
+    def take_changes(self) -> bool:
         """Tell if kubelet has given out something else since the last call."""
         changed = self._news.is_set()
         self._news.clear()

@@ -76,7 +76,7 @@ def shared_pools(snapshot: Snapshot) -> tuple[pools.Pools, pools.Pools]:
     """The CPUs that latency-sensitive pods share, and those that best-effort pods share."""
     return pools.shared_pools(
         cpus=snapshot.topology.cpus,
-        exclusive=cpuset.union([snapshot.crane.owned, *(held.cpus for held in snapshot.kubelet.pod_cpus)]),
+        exclusive=cpuset.union([snapshot.crane.owned, *(each.cpus for each in snapshot.kubelet.pod_cpus)]),
         pinned=pools.pinned(snapshot.pods),
         reserved=snapshot.reserved.cpus,
         system_exclusive=snapshot.system_qos.exclusive_cpus,
@@ -94,15 +94,15 @@ def placed(snapshot: Snapshot) -> Mapping[str, int]:
         return memory.nodes
     if not snapshot.affinity.enforced or len(ls_pools(snapshot)) < 2:
         return {}
-    found: dict[str, int] = {}
+    by_uid: dict[str, int] = {}
     for pod in snapshot.pods:
         groups = snapshot.places[pod.uid].containers.values() if pod.uid in snapshot.places else ()
         ours = [group for group in groups if cgroup_kind.PLACE.place(group, "cpuset.cpus") in snapshot.ours]
         sets = [cgroup.cpuset for group in ours if (cgroup := snapshot.cgroups.get(group)) and cgroup.cpuset]
         nodes = snapshot.topology.numa_of(cpuset.union(sets))
         if len(nodes) == 1 and not fixed(snapshot, pod):
-            found[pod.uid] = next(iter(nodes))
-    return found
+            by_uid[pod.uid] = next(iter(nodes))
+    return by_uid
 
 
 def owns(snapshot: Snapshot, uid: str) -> bool:
@@ -122,7 +122,7 @@ def fixed(snapshot: Snapshot, pod: Pod) -> str:
             snapshot.crane.enforced and "cpusetPools" not in snapshot.crane.placed_by_others,
             "craneCPUManager writes its CPU set",
         ),
-        (any(held.uid == pod.uid for held in snapshot.kubelet.pod_cpus), "kubelet or a ResourceClaim gave it CPUs"),
+        (any(each.uid == pod.uid for each in snapshot.kubelet.pod_cpus), "kubelet or a ResourceClaim gave it CPUs"),
         (allowed is not None and pod.key not in allowed, "the Whitelist does not name it"),
     )
     return next((why for holds, why in reasons if holds), "")
@@ -137,15 +137,15 @@ def tied_node(snapshot: Snapshot, pod: Pod) -> int | None:
     if not cpus and promise:
         cpus = promise.cpus
     if not cpus:
-        cpus = cpuset.union(held.cpus for held in snapshot.kubelet.pod_cpus if held.uid == pod.uid)
+        cpus = cpuset.union(each.cpus for each in snapshot.kubelet.pod_cpus if each.uid == pod.uid)
     nodes = snapshot.topology.numa_of(cpus)
     return next(iter(nodes)) if len(nodes) == 1 else None
 
 
 def device_nodes(snapshot: Snapshot, pod: Pod) -> frozenset[int]:
     """The NUMA nodes of its devices; empty where it has none, or the machine does not say."""
-    held = (snapshot.kubelet.devices.get((pod.uid, container.name), ()) for container in pod.containers)
-    return frozenset(device.numa for devices in held for device in devices if device.numa >= 0)
+    by_container = (snapshot.kubelet.devices.get((pod.uid, container.name), ()) for container in pod.containers)
+    return frozenset(device.numa for devices in by_container for device in devices if device.numa >= 0)
 
 
 def container_cpus(snapshot: Snapshot, place: PodGroups, pool: CPUSet) -> Mapping[str, CPUSet]:
@@ -153,13 +153,13 @@ def container_cpus(snapshot: Snapshot, place: PodGroups, pool: CPUSet) -> Mappin
     before this strategy wrote."""
     above = snapshot.cgroups.get(place.group)
     within = pool & above.effective if above and above.effective else pool
-    return {group: within & (_found(snapshot, group) or within) for group in place.inside}
+    return {group: within & (_original(snapshot, group) or within) for group in place.inside}
 
 
-def _found(snapshot: Snapshot, group: str) -> CPUSet | None:
+def _original(snapshot: Snapshot, group: str) -> CPUSet | None:
     """The set that the group had without this agent; None where it had all, or `cpusetPools` has written since."""
-    found = snapshot.found.get(cgroup_kind.PLACE.place(group, "cpuset.cpus"))
-    if found is not None:
-        return found.value if found.strategy == NAME and isinstance(found.value, CPUSet) else None
+    original = snapshot.found.get(cgroup_kind.PLACE.place(group, "cpuset.cpus"))
+    if original is not None:
+        return original.value if original.strategy == NAME and isinstance(original.value, CPUSet) else None
     cgroup = snapshot.cgroups.get(group)
     return cgroup.cpuset if cgroup else None

@@ -58,8 +58,8 @@ class Placing:
         self.before = {uid: node for uid, node in before if uid in self.pods and uid not in self.fixed}
         """NUMA node by uid, as it was when the picture was taken."""
         self.ties = ties_of(snapshot, self.pods, self._memory, config)
-        wanted = snapshot.affinity.numa_nodes
-        self.named = {uid: wanted[p.key] for uid, p in self.pods.items() if p.key in wanted and uid not in self.fixed}
+        nodes = snapshot.affinity.numa_nodes
+        self.named = {uid: nodes[p.key] for uid, p in self.pods.items() if p.key in nodes and uid not in self.fixed}
         """NUMA node by uid, of pods that Oenuma names."""
         usable = group_files.pod_cpuset(snapshot)
         self.pools = {pool.node: pool.cpuset & usable for pool in affinity.ls_pools(snapshot)}
@@ -84,37 +84,37 @@ class Placing:
 
     def rests(self, uid: str) -> bool:
         """Tell whether it was released a short while ago."""
-        left = self._memory.left.get(uid)
-        return left is not None and self._rounds - left < self._config.rest_rounds
+        released_at = self._memory.left.get(uid)
+        return released_at is not None and self._rounds - released_at < self._config.rest_rounds
 
     def remember(self) -> AffinityMemory:
         """State for the next look."""
-        left = {uid: self._rounds for uid, why in self.leaving.items() if why != RENAMED}
+        released = {uid: self._rounds for uid, why in self.leaving.items() if why != RENAMED}
         resting = {uid: at for uid, at in self._memory.left.items() if uid in self.pods and self.rests(uid)}
         return AffinityMemory(
             round=self._rounds,
             streaks=self.ties.streaks,
             nodes=self.after,
             alone={uid: rounds for uid, rounds in self.alone.items() if rounds and uid in self.after},
-            left=resting | left,
+            left=resting | released,
         )
 
     def _place(self) -> None:
         self.tied = {
             uid: node for uid in self.fixed if (node := affinity.tied_node(self.snapshot, self.pods[uid])) is not None
         }
-        wanted = {*self.before, *self.named, *(uid for tie in self.ties.lasting for uid in (tie.first, tie.second))}
-        members = {uid: self._member(uid) for uid in wanted if uid in self.pods and uid not in self.fixed}
+        candidates = {*self.before, *self.named, *(uid for tie in self.ties.lasting for uid in (tie.first, tie.second))}
+        members = {uid: self._member(uid) for uid in candidates if uid in self.pods and uid not in self.fixed}
         room, where = self._room(), {**self.tied, **self.before}
         staying = {uid: node for uid, node in self.before.items() if self._stays(uid, node, where)}
-        kept, leaving = rules.kept(members, staying, self._strongest(staying), room)
+        retained, leaving = rules.kept(members, staying, self._strongest(staying), room)
         self.leaving |= leaving
         names = {f"{_NAMED}{node}": node for node in self.named.values()}
         ties = [Tie(first=uid, second=f"{_NAMED}{node}", group=_NAMED) for uid, node in sorted(self.named.items())]
         ready = {uid: each for uid, each in members.items() if not self.rests(uid) and uid not in self.leaving}
-        self.outcomes = rules.placed(ready, [*ties, *self.ties.lasting], {**self.tied, **names, **kept}, room)
+        self.outcomes = rules.placed(ready, [*ties, *self.ties.lasting], {**self.tied, **names, **retained}, room)
         new = {uid: each.node for uid, each in self.outcomes.items() if each.node is not None}
-        self.after = {**kept, **new}
+        self.after = {**retained, **new}
 
     def _stays(self, uid: str, node: int, where: Mapping[str, int]) -> bool:
         """Tell whether it has a partner on its NUMA node, or had one until lately."""
@@ -122,13 +122,13 @@ class Placing:
             if self.named[uid] != node:
                 self.leaving[uid] = RENAMED
             return self.named[uid] == node
-        counted, most = self.snapshot.affinity.connections, self._config.rounds
+        connections, most = self.snapshot.affinity.connections, self._config.rounds
         if any(where.get(other) == node for other in self.ties.partners.get(uid, ())):
             self.alone[uid] = 0
         elif not self._config.sample_seconds:
             self.alone[uid] = most
         else:
-            looked = self.ties.new_round and counted is not None and uid in counted.totals
+            looked = self.ties.new_round and connections is not None and uid in connections.totals
             self.alone[uid] = self._memory.alone.get(uid, 0) + looked
         if self.alone[uid] >= most:
             self.leaving[uid] = ENDED
@@ -146,8 +146,8 @@ class Placing:
 
     @property
     def _rounds(self) -> int:
-        counted = self.snapshot.affinity.connections
-        return counted.rounds if counted else 0
+        connections = self.snapshot.affinity.connections
+        return connections.rounds if connections else 0
 
     def _demand(self, pod: Pod) -> int:
         use = self.snapshot.average.pods.get(pod.uid) if self._weighs else None
@@ -158,8 +158,8 @@ class Placing:
         devices = affinity.device_nodes(self.snapshot, pod)
         nodes = [node for node in self.pools if not devices or node in devices]
         cpus = {}
-        held = [self.snapshot.cgroups.get(group) for group in place.containers.values()]
-        if any(cgroup is None or cgroup.cpuset is None for cgroup in held):
+        cgroups = [self.snapshot.cgroups.get(group) for group in place.containers.values()]
+        if any(cgroup is None or cgroup.cpuset is None for cgroup in cgroups):
             nodes = []  # Nothing can be written there.
         for node in nodes:
             sets = affinity.container_cpus(self.snapshot, place, self.pools[node])
@@ -189,9 +189,9 @@ def ties_of(snapshot: Snapshot, pods: Mapping[str, Pod], memory: AffinityMemory,
     new_round = rounds != memory.round
     lasting, partners = list(_declared(pods)), defaultdict[str, set[str]](set)
     pending, foreign, streaks = [], [], dict[str, int]()
-    counted = snapshot.affinity.connections
-    totals = counted.totals if counted else {}
-    for talk in counted.talks if counted else ():
+    connections = snapshot.affinity.connections
+    totals = connections.totals if connections else {}
+    for talk in connections.talks if connections else ():
         if talk.first not in pods or talk.second not in pods:
             continue
         own = (totals.get(uid, 0) for uid in (talk.first, talk.second))
@@ -215,8 +215,8 @@ def ties_of(snapshot: Snapshot, pods: Mapping[str, Pod], memory: AffinityMemory,
     for tie in lasting:
         partners[tie.first].add(tie.second)
         partners[tie.second].add(tie.first)
-    held = {uid: frozenset(others) for uid, others in partners.items()}
-    return Ties(tuple(lasting), tuple(pending), tuple(foreign), held, streaks, new_round)
+    by_uid = {uid: frozenset(uids) for uid, uids in partners.items()}
+    return Ties(tuple(lasting), tuple(pending), tuple(foreign), by_uid, streaks, new_round)
 
 
 def groups(pods: Iterable[Pod]) -> tuple[dict[tuple[str, str], list[Pod]], dict[str, str]]:
@@ -250,7 +250,7 @@ CPUS: CgroupField = "cpuset.cpus"
 MEMS: CgroupField = "cpuset.mems"
 
 
-def given_back(
+def releases(
     snapshot: Snapshot, staying: Mapping[str, Collection[CgroupField]]
 ) -> Mapping[str, tuple[CgroupChange, ...]]:
     """By uid: what was found comes back where this strategy wrote, but for the fields in `staying` of a pod. Under
@@ -258,7 +258,7 @@ def given_back(
     back: dict[str, tuple[CgroupChange, ...]] = {}
     for uid, place in snapshot.places.items():
         fields = tuple(field for field in (CPUS, MEMS) if field not in staying.get(uid, ()))
-        if changes := tuple(group_files.given_back(snapshot, affinity.NAME, fields, uid=uid, groups=place.all)):
+        if changes := tuple(group_files.releases(snapshot, affinity.NAME, fields, uid=uid, groups=place.all)):
             back[uid] = changes
     return back
 
@@ -278,7 +278,7 @@ def memory_stays(
         for uid in (uid for uid, at in placed.items() if at == node.id):
             allowance = limit(pods[uid], "memory")
             stays[uid] = _why(
-                snapshot, pods[uid], node.id, config, limited=allowance is not None, known=node.id in used
+                snapshot, pods[uid], node.id, config, limited=allowance is not None, measured=node.id in used
             )
             if not stays[uid] and allowance is not None:
                 limits[uid] = allowance
@@ -299,24 +299,24 @@ def memory_stays(
 def limit(pod: Pod, resource: str) -> int | None:
     """Amount that all containers together may use (millicores of cpu, bytes of memory); None when one of them has no
     limit."""
-    found: Sequence[int | None] = [
+    limits: Sequence[int | None] = [
         (each.limits[resource].milli if resource == "cpu" else each.limits[resource].value)
         if resource in each.limits
         else None
         for each in pod.containers
         if not each.one_shot
     ]
-    return None if None in found or not found else sum(each for each in found if each is not None)
+    return None if None in limits or not limits else sum(each for each in limits if each is not None)
 
 
-def _why(snapshot: Snapshot, pod: Pod, node: int, config: Config, *, limited: bool, known: bool) -> str:
+def _why(snapshot: Snapshot, pod: Pod, node: int, config: Config, *, limited: bool, measured: bool) -> str:
     if not config.memory_nodes:
         return "memoryNodes is false"
     if not limited:
         return "a container has no memory limit"
     if any((pod.uid, container.name) in snapshot.kubelet.memory_nodes for container in pod.containers):
         return "kubelet's memory manager chose its memory"
-    if not known:
+    if not measured:
         return "the use of memory by NUMA node is not known"
     if any(not _may_take(snapshot, group, node) for group in snapshot.places[pod.uid].containers.values()):
         return "a container may not take memory there"
@@ -325,7 +325,7 @@ def _why(snapshot: Snapshot, pod: Pod, node: int, config: Config, *, limited: bo
 
 def _may_take(snapshot: Snapshot, group: str, node: int) -> bool:
     """Tell whether the group might take memory there before this strategy wrote; 0 is all that the group above has."""
-    found = snapshot.found.get(cgroup.PLACE.place(group, MEMS))
+    original = snapshot.found.get(cgroup.PLACE.place(group, MEMS))
     present = snapshot.cgroups.get(group)
-    mask = found.value if found is not None else present.values.get(MEMS) if present else None
+    mask = original.value if original is not None else present.values.get(MEMS) if present else None
     return isinstance(mask, int) and (mask == 0 or bool(mask >> node & 1))

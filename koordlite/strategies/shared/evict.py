@@ -72,7 +72,7 @@ class Past(msgspec.Struct, frozen=True):
     time: float
     memory: EvictionMemory
     """Brought up to the present."""
-    asked: Collection[str] = ()
+    evictees: Collection[str] = ()
     """Pods, by uid, whose eviction another strategy has decided on this very picture."""
 
     def cooling_seconds(self, cool_down_seconds: float, *, from_start: bool) -> float:
@@ -86,13 +86,13 @@ class Past(msgspec.Struct, frozen=True):
 
     def going(self, snapshot: Snapshot) -> frozenset[str]:
         """Pods that are on their way out and count as released, whoever has asked for it."""
-        known = {pod.uid for pod in snapshot.pods}
-        times = {**self.memory.leaving, **dict.fromkeys(self.asked, self.time), **snapshot.evicted}
-        return frozenset(uid for uid, at in times.items() if uid in known and self.time - at < LEAVING_SECONDS)
+        uids = {pod.uid for pod in snapshot.pods}
+        times = {**self.memory.leaving, **dict.fromkeys(self.evictees, self.time), **snapshot.evicted}
+        return frozenset(uid for uid, at in times.items() if uid in uids and self.time - at < LEAVING_SECONDS)
 
-    def remember(self, asked: Iterable[str] = ()) -> EvictionMemory:
-        """For the next round; `asked` are the pods whose eviction is asked for in this one."""
-        return msgspec.structs.replace(self.memory, asked=dict.fromkeys(asked, self.time))
+    def remember(self, evictees: Iterable[str] = ()) -> EvictionMemory:
+        """For the next round; `evictees` are the pods whose eviction is asked for in this one."""
+        return msgspec.structs.replace(self.memory, asked=dict.fromkeys(evictees, self.time))
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -128,11 +128,11 @@ def judge(
     """
     if not measures:
         return (Decision("evict", "hold", "NoEvictionRule"),), {}
-    left = past.cooling_seconds(cool_down_seconds, from_start=from_start)
+    cooling_seconds = past.cooling_seconds(cool_down_seconds, from_start=from_start)
     barred = _untrusted(snapshot, config, capacity)
-    if not barred and left > 0:
+    if not barred and cooling_seconds > 0:
         # Pods went a moment ago, or the agent has just started: what that changes has to be seen first.
-        evidence: Evidence = {"left_seconds": round(left, 1), "cool_down_seconds": cool_down_seconds}
+        evidence: Evidence = {"left_seconds": round(cooling_seconds, 1), "cool_down_seconds": cool_down_seconds}
         barred = Decision("evict", "hold", "CoolingDown", evidence)
     if barred or not has_node(snapshot):
         return (msgspec.structs.replace(barred, remember=past.remember()),) if barred else (), {}
@@ -165,7 +165,7 @@ def decisions(snapshot: Snapshot, config: EvictionSettings, past: Past, rules: S
     """Decisions of the rules, and, when one of them wants something released, a decision for each pod."""
     tasks = [rule.task for rule in rules if rule.task]
     # The bound is one for all that is evicted on a picture, and for a round that goes on after refusals.
-    most = config.max_evictions_per_round - past.memory.granted - len(past.asked)
+    most = config.max_evictions_per_round - past.memory.granted - len(past.evictees)
     walk = evict_walk.walk(
         tasks,
         leaving=past.going(snapshot),
@@ -173,25 +173,25 @@ def decisions(snapshot: Snapshot, config: EvictionSettings, past: Past, rules: S
         most=max(most, 0),
         partly=config.evict_partly,
     )
-    asked = {uid for (_, uid), fate in walk.fates.items() if fate == "chosen"}
+    evictees = {uid for (_, uid), fate in walk.fates.items() if fate == "chosen"}
     for rule in rules:
-        chosen = rule.task is not None and any(walk.fates.get((rule.task.feature, uid)) == "chosen" for uid in asked)
+        evicts = rule.task is not None and any(walk.fates.get((rule.task.feature, uid)) == "chosen" for uid in evictees)
         if rule.task:
             # What all candidates together would release, where that does not suffice and so no pod goes.
             reach = amounts("reach", walk.within_reach.get(rule.task.feature, {}))
             of_rule = msgspec.structs.replace(rule.decision, evidence={**rule.decision.evidence, **reach})
         else:
             of_rule = _with_queue(rule.decision, rule.candidates, snapshot.pods)
-        yield msgspec.structs.replace(of_rule, verdict="evict" if chosen else of_rule.verdict)
+        yield msgspec.structs.replace(of_rule, verdict="evict" if evicts else of_rule.verdict)
     if tasks:
         yield from (decision for pod in snapshot.pods if (decision := _of_pod(pod, rules, walk, snapshot)))
     # What still lacks once those that go and those that leave are gone.
     missing: dict[str, int] = {}
     for task in tasks:
         missing = evict_walk.larger(missing, evict_walk.remaining(task.to_release, walk.released[task.target]))
-    evidence: Evidence = {"rules": len(tasks), "chosen": len(asked), **amounts("missing", missing)}
-    verdict: Verdict = "evict" if asked else "hold"
-    yield Decision("evict", verdict, "EvictionRound", evidence, remember=past.remember(asked))
+    evidence: Evidence = {"rules": len(tasks), "chosen": len(evictees), **amounts("missing", missing)}
+    verdict: Verdict = "evict" if evictees else "hold"
+    yield Decision("evict", verdict, "EvictionRound", evidence, remember=past.remember(evictees))
 
 
 def _with_queue(decision: Decision, candidates: Candidates, pods: Sequence[Pod]) -> Decision:
@@ -214,11 +214,11 @@ def _names(pods: Sequence[str]) -> str:
     return " ".join((*pods[:MOST_NAMES], *more))
 
 
-def amounts(prefix: str, found: Amounts) -> Evidence:
+def amounts(prefix: str, quantities: Amounts) -> Evidence:
     """Amounts by resource name as evidence: `release_batch_cpu_milli`, `release_memory_bytes`."""
     return {
         f"{prefix}_{name.rpartition('/')[2].replace('-', '_')}_{'milli' if name.endswith('cpu') else 'bytes'}": amount
-        for name, amount in found.items()
+        for name, amount in quantities.items()
     }
 
 
@@ -242,8 +242,8 @@ def _of_pod(pod: Pod, rules: Sequence[Rule], walk: Walk, snapshot: Snapshot) -> 
     evidence |= {} if refusal is None else {"why": refusal}
     if fate != "chosen":
         return Decision(f"pod/{pod.key}", "hold", _WORDS[fate], evidence)
-    gone = EvictPod(pod.namespace, pod.name, pod.uid, f"{rule.cause}: {task.feature}")
-    return Decision(f"pod/{pod.key}", "evict", _WORDS[fate], evidence, (gone,))
+    change = EvictPod(pod.namespace, pod.name, pod.uid, f"{rule.cause}: {task.feature}")
+    return Decision(f"pod/{pod.key}", "evict", _WORDS[fate], evidence, (change,))
 
 
 def by_use(
@@ -363,8 +363,8 @@ def by_requests(
         waits = any(past.time - since < wait_seconds for name, since in lacking.items() if name in sums)
         reason = "AllocatableJustGone" if waits else "RequestsUnderThreshold"
         return Rule(Decision(f"evict/{feature}", "hold", reason, evidence), candidates=candidates)
-    given = {uid: {name: held[name] for name in held if name in release} for uid, held in requests.items()}
-    task = Task(feature, eviction.REQUESTED, release, tuple(pod.uid for pod in candidates.order), given)
+    releases = {uid: {name: request[name] for name in request if name in release} for uid, request in requests.items()}
+    task = Task(feature, eviction.REQUESTED, release, tuple(pod.uid for pod in candidates.order), releases)
     decision = Decision(f"evict/{feature}", "hold", "RequestsOverThreshold", evidence)
     return Rule(decision, task, candidates, f"batch and mid pods request more {resource} than the node promises")
 
@@ -380,12 +380,14 @@ def users(snapshot: Snapshot, feature: str, excess: Excess) -> Candidates:
     )
 
 
-def contributions(pods: Sequence[Pod], name: str, held: Mapping[str, int]) -> dict[str, dict[str, int]]:
+def contributions(pods: Sequence[Pod], name: str, by_uid: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """Amounts of one resource as contributions, by uid."""
-    return {pod.uid: {name: held[pod.uid]} for pod in pods if pod.uid in held}
+    return {pod.uid: {name: by_uid[pod.uid]} for pod in pods if pod.uid in by_uid}
 
 
-def rounds_before(snapshot: Snapshot, strategy: str, resources: Iterable[str], *, asked: Collection[str] = ()) -> Past:
+def rounds_before(
+    snapshot: Snapshot, strategy: str, resources: Iterable[str], *, evictees: Collection[str] = ()
+) -> Past:
     """Rounds before, as `strategy` remembers them, brought up to the present. `resources` are those whose allocatable
     matters to it."""
     before = recalled(snapshot, strategy, EvictionMemory)
@@ -402,7 +404,7 @@ def rounds_before(snapshot: Snapshot, strategy: str, resources: Iterable[str], *
         leaving={p.uid: before.leaving.get(p.uid, snapshot.time) for p in snapshot.pods if p.deleting and p.active},
         lacking={name: before.lacking.get(name, snapshot.time) for name in lacking},
     )
-    return Past(snapshot.time, memory, asked)
+    return Past(snapshot.time, memory, evictees)
 
 
 def _accepted(snapshot: Snapshot, before: EvictionMemory) -> dict[str, float]:

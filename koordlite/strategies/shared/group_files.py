@@ -35,10 +35,10 @@ def has(snapshot: Snapshot, field: CgroupField) -> bool:
     return field in snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup()).values
 
 
-def set_changes(snapshot: Snapshot, wanted: Mapping[str, CPUSet]) -> Iterator[CgroupChange]:
+def set_changes(snapshot: Snapshot, targets: Mapping[str, CPUSet]) -> Iterator[CgroupChange]:
     """The CPUs of each group that has others. On v2 an empty set means the parent's CPUs: where these are among the
-    wanted ones, nothing has to be written."""
-    for group, cpus in wanted.items():
+    targets, nothing has to be written."""
+    for group, cpus in targets.items():
         present = snapshot.cgroups.get(group)
         if not cpus or present is None or present.cpuset in (None, cpus):
             continue
@@ -47,13 +47,13 @@ def set_changes(snapshot: Snapshot, wanted: Mapping[str, CPUSet]) -> Iterator[Cg
             yield CgroupChange(group, "cpuset.cpus", cpus)
 
 
-def found(snapshot: Snapshot, strategy: str, group: str, field: CgroupField) -> CPUSet | int | None:
+def original(snapshot: Snapshot, strategy: str, group: str, field: CgroupField) -> CPUSet | int | None:
     """The value that stood there before the first write of this strategy; None where it has not written."""
     before = snapshot.found.get(cgroup.PLACE.place(group, field))
     return before.value if before is not None and before.strategy == strategy else None
 
 
-def given_back(
+def releases(
     snapshot: Snapshot,
     strategy: str,
     fields: tuple[CgroupField, ...],
@@ -63,7 +63,7 @@ def given_back(
 ) -> Iterator[CgroupChange]:
     """Changes to what a strategy found in these files, for the groups that are still there; only for `groups` where
     they are named. Sets of the pod `uid` come without the CPUs that kubelet has given to other pods alone since."""
-    others = cpuset.union(held.cpus for held in snapshot.kubelet.pod_cpus if uid and held.uid != uid)
+    exclusive = cpuset.union(pod.cpus for pod in snapshot.kubelet.pod_cpus if uid and pod.uid != uid)
     named = None if groups is None else [cgroup.PLACE.place(group, field) for group in groups for field in fields]
     for place in snapshot.found if named is None else named:
         before, group = snapshot.found.get(place), place.part("cgroup")
@@ -71,5 +71,5 @@ def given_back(
             continue
         field = next((each for each in fields if each == place.part("field")), None)
         if field is not None and group in snapshot.cgroups:
-            value = (before.value - others or before.value) if isinstance(before.value, CPUSet) else before.value
+            value = (before.value - exclusive or before.value) if isinstance(before.value, CPUSet) else before.value
             yield CgroupChange(group, field, value, gives_back=True)

@@ -24,7 +24,7 @@ SETTLING = "UseWindowFilling"
 """The reason of what `settling` lets stand."""
 
 
-class Kept(NamedTuple):
+class CommonTerms(NamedTuple):
     """Terms that the formulas of the node's batch and mid resources and those of its zones have in common."""
 
     system: Use
@@ -32,10 +32,10 @@ class Kept(NamedTuple):
     reserved: Use
 
 
-def kept(snapshot: NodeSnapshot, used: Use, *, offered_to: Collection[PriorityClass]) -> Kept:
+def common_terms(snapshot: NodeSnapshot, used: Use, *, offered_to: Collection[PriorityClass]) -> CommonTerms:
     """The terms; the node's mean use is `used`, and the host applications of `offered_to` use what is offered."""
     average, apps = snapshot.average, snapshot.slo.host_applications
-    return Kept(
+    return CommonTerms(
         allocatable.system_use(node=used, pods=average.pods.values(), host_apps=average.host_apps.values()),
         allocatable.host_app_use(applications=apps, usage=average.host_apps, offered_to=offered_to),
         allocatable.reserved_use(node=snapshot.node, notes=snapshot.notes, reserved=snapshot.reserved.resources),
@@ -48,13 +48,13 @@ def withheld(snapshot: NodeSnapshot, resources: Sequence[str]) -> tuple[Decision
         return (Decision("node", "skip", "NoNode"),)
     colocation = snapshot.slo.colocation
     if not colocation.enable:
-        return tuple(_taken_back(snapshot, resources, "ColocationDisabled", {}))
+        return tuple(_withdrawals(snapshot, resources, "ColocationDisabled", {}))
     if snapshot.average.node is not None:
         return ()
     age, minutes = snapshot.ages.get("usage"), colocation.degrade_time_minutes
     evidence: Evidence = {"ageSeconds": round(age or 0), "degradeTimeMinutes": minutes}
     if age is not None and node_sync.degraded(age_seconds=age, degrade_minutes=minutes):
-        return tuple(_taken_back(snapshot, resources, "DegradedNoMetrics", evidence))
+        return tuple(_withdrawals(snapshot, resources, "DegradedNoMetrics", evidence))
     return (Decision("node", "hold", "NoMetrics", evidence),)
 
 
@@ -62,12 +62,12 @@ def why_due(snapshot: Snapshot, amounts: Mapping[str, int | None]) -> str:
     """Reason why these amounts have to be written onto the Node; empty when they need not."""
     published, colocation = snapshot.published, snapshot.slo.colocation
     times = [published.last_sync.get(NodeResourceChange(resource, None).place) for resource in amounts]
-    known = [time for time in times if time is not None]
+    written = [time for time in times if time is not None]
     return node_sync.must_sync(
         old={resource: published.node_resources.get(resource) for resource in amounts},
         new=amounts,
         threshold=colocation.resource_diff_threshold,
-        since_last_seconds=snapshot.time - min(known) if len(known) == len(times) else None,
+        since_last_seconds=snapshot.time - min(written) if len(written) == len(times) else None,
         update_seconds=colocation.update_time_threshold_seconds,
     )
 
@@ -78,11 +78,11 @@ def settling(snapshot: Snapshot, standing: Mapping[Place, object]) -> Evidence:
     The first samples of a run say little: offers made of them would jump at every restart. `standing` is what the
     cluster shows by place, None where there is nothing; what this run has written follows its own use.
     """
-    left, written = snapshot.use_window_left_seconds, snapshot.published.last_sync
-    if not left or any(amount is None or place in written for place, amount in standing.items()):
+    left_seconds, written = snapshot.use_window_left_seconds, snapshot.published.last_sync
+    if not left_seconds or any(amount is None or place in written for place, amount in standing.items()):
         return {}
     window = slo.collect_policy(snapshot.slo.colocation).metric_aggregate_duration_seconds
-    return {"atLeastSeconds": round(window - left), "windowLeftSeconds": math.ceil(left)}
+    return {"atLeastSeconds": round(window - left_seconds), "windowLeftSeconds": math.ceil(left_seconds)}
 
 
 def published(
@@ -94,23 +94,23 @@ def published(
     """One decision for each resource: its amount onto the Node when that is due, or what stands there while the first
     samples of a run say little. Evidence comes with each amount, `besides` are changes that go with it."""
     standing = {name: snapshot.published.node_resources.get(name) for name in amounts}
-    left = settling(snapshot, {NodeResourceChange(name, None).place: amount for name, amount in standing.items()})
-    why = "" if left else why_due(snapshot, {name: amount for name, (amount, _) in amounts.items()})
+    wait = settling(snapshot, {NodeResourceChange(name, None).place: amount for name, amount in standing.items()})
+    why = "" if wait else why_due(snapshot, {name: amount for name, (amount, _) in amounts.items()})
     for name, (amount, evidence) in amounts.items():
         changes: tuple[Change, ...] = (NodeResourceChange(name, amount), *besides.get(name, ())) if why else ()
-        state: Evidence = {"published": standing[name] or 0, **left} if left else {"sync": why} if why else {}
+        state: Evidence = {"published": standing[name] or 0, **wait} if wait else {"sync": why} if why else {}
         verdict: Verdict = "set" if changes else "hold"
-        yield Decision(f"node/{name}", verdict, SETTLING if left else reason, evidence | state, changes)
+        yield Decision(f"node/{name}", verdict, SETTLING if wait else reason, evidence | state, changes)
 
 
-def _taken_back(snapshot: Snapshot, resources: Sequence[str], reason: str, evidence: Evidence) -> Iterator[Decision]:
+def _withdrawals(snapshot: Snapshot, resources: Sequence[str], reason: str, evidence: Evidence) -> Iterator[Decision]:
     """The resources go from the Node and its zones; what never had them is left alone."""
     for resource in resources:
         there = snapshot.published.node_resources.get(resource) is not None
         changes: tuple[Change, ...] = (NodeResourceChange(resource, None),) if there else ()
         yield Decision(f"node/{resource}", "release" if changes else "hold", reason, evidence, changes)
     for zone in snapshot.published.zones:
-        held = [resource.name for resource in zone.resources or () if resource.name in resources]
-        if held:
-            changes = tuple(ZoneResourceChange(zone.name, resource, None) for resource in held)
+        names = [resource.name for resource in zone.resources or () if resource.name in resources]
+        if names:
+            changes = tuple(ZoneResourceChange(zone.name, resource, None) for resource in names)
             yield Decision(f"zone/{zone.name}", "release", reason, evidence, changes)

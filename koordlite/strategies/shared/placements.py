@@ -30,11 +30,11 @@ def containers(snapshot: Snapshot, *, only_enforced: bool = False) -> Iterator[n
     for pod in snapshot.pods:
         if not pod.active or pod.uid not in snapshot.places:
             continue
-        kept = pod.uid in promised
+        has_promise = pod.uid in promised
         for name, group in snapshot.places[pod.uid].containers.items():
             cgroup = snapshot.cgroups.get(group)
             stands = cgroup.effective if cgroup else None
-            if stands is not None and (kept or misplaced(stands)):
+            if stands is not None and (has_promise or misplaced(stands)):
                 yield _container(snapshot, pod, name, stands, with_crane=with_crane)
 
 
@@ -42,8 +42,8 @@ def _misplaced(snapshot: Snapshot) -> Callable[[CPUSet], bool]:
     """Does who stands there stand on CPUs of nobody, or of one container alone? These are reserved ones, those of LSE
     pods, and those given away by kubelet or by Crane's annotations."""
     owned = [pod.resource_status.cpuset for pod in snapshot.pods if pod.active and pod.raw_qos is QoSClass.LSE]
-    given = [held.cpus for held in snapshot.kubelet.pod_cpus]
-    forbidden = cpuset.union([snapshot.reserved.cpus, snapshot.crane.owned, *owned, *given])
+    exclusive = [each.cpus for each in snapshot.kubelet.pod_cpus]
+    forbidden = cpuset.union([snapshot.reserved.cpus, snapshot.crane.owned, *owned, *exclusive])
     machine = CPUSet(cpu.id for cpu in snapshot.topology.cpus)
     # Asked once for each set: most containers share one. One that may run everywhere was never placed.
     return functools.cache(lambda stands: bool(stands & forbidden) and not machine <= stands)
@@ -51,22 +51,22 @@ def _misplaced(snapshot: Snapshot) -> Callable[[CPUSet], bool]:
 
 def _container(snapshot: Snapshot, pod: Pod, name: str, stands: CPUSet, *, with_crane: bool) -> nrt.ContainerPlacement:
     status, key, group = pod.resource_status, (pod.uid, name), snapshot.places[pod.uid].containers[name]
-    held = next((held for held in snapshot.kubelet.pod_cpus if held.uid == pod.uid), None)
-    by_kubelet = held is not None or key in snapshot.kubelet.memory_nodes
-    promised = held.containers.get(name, cpuset.EMPTY) if held else status.cpuset
+    assignment = next((assignment for assignment in snapshot.kubelet.pod_cpus if assignment.uid == pod.uid), None)
+    by_kubelet = assignment is not None or key in snapshot.kubelet.memory_nodes
+    promised = assignment.containers.get(name, cpuset.EMPTY) if assignment else status.cpuset
     memory = snapshot.memory_places.get(group, _UNKNOWN)
     aligned = pod.numa_policy == "SingleNUMANode"
     if by_kubelet:
         aligned = snapshot.kubelet.topology_manager_policy == "single-numa-node"
-    found = nrt.ContainerPlacement(
+    placement = nrt.ContainerPlacement(
         namespace=pod.namespace,
         pod=pod.name,
         uid=pod.uid,
         container=name,
         source="kubelet" if by_kubelet else "koordinator" if status.cpuset or status.numa_nodes else "none",
-        exclusive=bool(held or status.cpuset),
+        exclusive=bool(assignment or status.cpuset),
         # kubelet's topology manager aligns no CPUs of a ResourceClaim.
-        single_numa=aligned and not (held and held.claimed),
+        single_numa=aligned and not (assignment and assignment.claimed),
         scope=snapshot.kubelet.topology_manager_scope or "container",
         promised_cpus=promised,
         promised_nodes=snapshot.kubelet.memory_nodes.get(key, ()) if by_kubelet else status.numa_nodes,
@@ -77,27 +77,27 @@ def _container(snapshot: Snapshot, pod: Pod, name: str, stands: CPUSet, *, with_
         devices=snapshot.kubelet.devices.get(key, ()),
         fix_failed=_fix_failed(snapshot, group, stands, promised),
     )
-    promised_by_crane = with_crane and found.source == "none" and pod.crane.zones
-    return _by_crane(snapshot, pod, found, group) if promised_by_crane else found
+    promised_by_crane = with_crane and placement.source == "none" and pod.crane.zones
+    return _by_crane(snapshot, pod, placement, group) if promised_by_crane else placement
 
 
-def _by_crane(snapshot: Snapshot, pod: Pod, found: ContainerPlacement, group: str) -> ContainerPlacement:
+def _by_crane(snapshot: Snapshot, pod: Pod, placement: ContainerPlacement, group: str) -> ContainerPlacement:
     """With what Crane's annotations promise, as far as this agent carries them out: a container that is given no CPUs
     has no promise, and a promise that was refused is cured by a move only."""
     promise, refused = snapshot.crane.promises.get(pod.uid), pod.uid in snapshot.crane.refused
-    cpus = promise.containers.get(found.container) if promise else cpuset.EMPTY
+    cpus = promise.containers.get(placement.container) if promise else cpuset.EMPTY
     if cpus is None or not (promise or refused):
-        return found
+        return placement
     nodes = tuple(node for node, _ in pod.crane.zones)
     return msgspec.structs.replace(
-        found,
+        placement,
         source="crane",
         exclusive=promise is not None and promise.policy == "exclusive",
         single_numa=len(nodes) == 1,
         scope="pod",
         promised_cpus=cpus,
         promised_nodes=nodes,
-        fix_failed=refused or _fix_failed(snapshot, group, found.cpuset, cpus),
+        fix_failed=refused or _fix_failed(snapshot, group, placement.cpuset, cpus),
     )
 
 

@@ -37,13 +37,13 @@ def running(snapshot: Snapshot, resources: KubeletResources) -> tuple[PodGiven, 
     by_uid = {pod.uid: pod for pod in snapshot.pods}
     ended = {(pod.namespace, pod.name) for pod in snapshot.pods if not pod.active}
     ended -= {(pod.namespace, pod.name) for pod in snapshot.pods if pod.active}
-    found = []
-    for given in resources.pods:
-        if not given.uid:
-            found += [given] if (given.namespace, given.name) not in ended else []
-        elif (pod := by_uid.get(given.uid)) is not None and pod.active:
-            found.append(PodGiven(pod.namespace, pod.name, given.containers, given.uid))
-    return tuple(found)
+    pods = []
+    for entry in resources.pods:
+        if not entry.uid:
+            pods += [entry] if (entry.namespace, entry.name) not in ended else []
+        elif (pod := by_uid.get(entry.uid)) is not None and pod.active:
+            pods.append(PodGiven(pod.namespace, pod.name, entry.containers, entry.uid))
+    return tuple(pods)
 
 
 def of(snapshot: NodeSnapshot, *, huge_pages: bool, numa_placement: bool) -> Iterator[Zone]:
@@ -55,15 +55,17 @@ def of(snapshot: NodeSnapshot, *, huge_pages: bool, numa_placement: bool) -> Ite
     by_kubelet = reservation.from_kubelet(
         capacity=snapshot.node.capacity, allocatable=snapshot.notes.kubelet_allocatable(snapshot.node)
     )
-    kept = zones.allocatable(capacities, by_kubelet if splits else {})
+    allocatable = zones.allocatable(capacities, by_kubelet if splits else {})
     if resources is None:
         amounts = [
             {name: Amounts(whole, may[name], may[name]) for name, whole in has.items()}
-            for has, may in zip(capacities, kept, strict=True)
+            for has, may in zip(capacities, allocatable, strict=True)
         ]
     else:
-        held = [given for pod in running(snapshot, resources) for given in pod.containers.values()]
-        amounts = zones.amounts(nodes, capacities, unmanaged=kept, allocatable=resources.allocatable, held=held)
+        assigned = [each for pod in running(snapshot, resources) for each in pod.containers.values()]
+        amounts = zones.amounts(
+            nodes, capacities, unmanaged=allocatable, allocatable=resources.allocatable, held=assigned
+        )
     vectors = _placement(snapshot).vectors if numa_placement else {}
     for node, parts in zip(nodes, amounts, strict=True):
         vector = vectors.get(node.id)
@@ -90,21 +92,22 @@ def without_pod(snapshot: Snapshot, pod: Pod) -> dict[int, dict[str, Amounts]]:
     nodes, resources = snapshot.topology.nodes, snapshot.kubelet.resources
     has = [zones.capacity(node) for node in nodes]
     if resources is None:
-        given = [held.cpus for held in snapshot.kubelet.pod_cpus if held.uid != pod.uid]
-        others = [each for each in snapshot.pods if each.active and each.uid != pod.uid]
-        owned = [each.resource_status.cpuset for each in others if each.qos_class in (QoSClass.LSE, QoSClass.LSR)]
-        reserved = snapshot.reserved.cpus | snapshot.kubelet.reserved_cpus
-        may, held = Given(snapshot.topology.cpuset - reserved), [Given(cpus) for cpus in (*given, *owned)]
+        other_pods = [each for each in snapshot.pods if each.active and each.uid != pod.uid]
+        owned = [
+            *(each.cpus for each in snapshot.kubelet.pod_cpus if each.uid != pod.uid),
+            *(each.resource_status.cpuset for each in other_pods if each.qos_class in (QoSClass.LSE, QoSClass.LSR)),
+        ]
+        may = Given(snapshot.topology.cpuset - snapshot.reserved.cpus - snapshot.kubelet.reserved_cpus)
+        assigned = [Given(cpus) for cpus in owned]
     else:
-        others_of = (
-            each for each in running(snapshot, resources) if (each.namespace, each.name) != (pod.namespace, pod.name)
-        )
-        may, held = resources.allocatable, [given for each in others_of for given in each.containers.values()]
-    found = zones.amounts(nodes, has, unmanaged=has, allocatable=may, held=held)
-    return {node.id: zone for node, zone in zip(nodes, found, strict=True)}
+        name, may = (pod.namespace, pod.name), resources.allocatable
+        running_pods = (each for each in running(snapshot, resources) if (each.namespace, each.name) != name)
+        assigned = [each for other in running_pods for each in other.containers.values()]
+    amounts = zones.amounts(nodes, has, unmanaged=has, allocatable=may, held=assigned)
+    return {node.id: zone for node, zone in zip(nodes, amounts, strict=True)}
 
 
-def gone(snapshot: Snapshot, report: Sequence[Zone]) -> frozenset[str]:
+def ended_resources(snapshot: Snapshot, report: Sequence[Zone]) -> frozenset[str]:
     """Device resources that the published zones still have, and kubelet does not list any more.
 
     Only kubelet's socket lists devices that nobody uses; and resources of Koordinator are not kubelet's devices.
@@ -114,8 +117,8 @@ def gone(snapshot: Snapshot, report: Sequence[Zone]) -> frozenset[str]:
         return frozenset()
     have = {resource.name for zone in snapshot.published.zones for resource in zone.resources or ()}
     now = {resource.name for zone in report for resource in zone.resources or ()}
-    kept = {*now, *topology_diff.RESOURCES, *keys.PROMISED_RESOURCES}
-    return frozenset(name for name in have - kept if "/" in name and "koordinator.sh/" not in name)
+    retained = {*now, *topology_diff.RESOURCES, *keys.PROMISED_RESOURCES}
+    return frozenset(name for name in have - retained if "/" in name and "koordinator.sh/" not in name)
 
 
 def attributes(
@@ -123,34 +126,34 @@ def attributes(
 ) -> dict[str, str | None]:
     """Attributes of the whole object by name; None: not to be there. v1alpha1 has none."""
     kubelet = snapshot.kubelet
-    found: dict[str, str | None] = dict.fromkeys(OUR_ATTRIBUTES)
+    values: dict[str, str | None] = dict.fromkeys(OUR_ATTRIBUTES)
     if snapshot.published.topology_version.endswith("/v1alpha1"):
         return {}
     if kubelet.topology_manager_policy:
-        found[POLICY], found[SCOPE] = kubelet.topology_manager_policy, kubelet.topology_manager_scope or "container"
-        found[MAX_NODES] = kubelet.topology_manager_options.get(_MAX_NODES_OPTION)
+        values[POLICY], values[SCOPE] = kubelet.topology_manager_policy, kubelet.topology_manager_scope or "container"
+        values[MAX_NODES] = kubelet.topology_manager_options.get(_MAX_NODES_OPTION)
     if kubelet.resources is None:
-        return found
+        return values
     if method != "off":
         pods = running(snapshot, kubelet.resources)
         exclusive = method == fingerprint.ONLY_EXCLUSIVE
-        signed = (p for p in pods if not exclusive or any(given.has_locality for given in p.containers.values()))
-        found[fingerprint.ATTRIBUTE] = fingerprint.sign((pod.namespace, pod.name) for pod in signed)
-        found[fingerprint.METHOD_ATTRIBUTE] = method
+        signed = (pod for pod in pods if not exclusive or any(c.has_locality for c in pod.containers.values()))
+        values[fingerprint.ATTRIBUTE] = fingerprint.sign((pod.namespace, pod.name) for pod in signed)
+        values[fingerprint.METHOD_ATTRIBUTE] = method
     if numa_placement:
-        found[placement.METADATA_ATTRIBUTE] = str(_placement(snapshot).metadata)
-    return found
+        values[placement.METADATA_ATTRIBUTE] = str(_placement(snapshot).metadata)
+    return values
 
 
 def _placement(snapshot: Snapshot) -> placement.Encoded:
     """NUMA nodes of pinned containers; one on several has no place in this format."""
-    nodes, known = dict[placement.Container, int](), {node.id for node in snapshot.topology.nodes}
+    nodes, node_ids = dict[placement.Container, int](), {node.id for node in snapshot.topology.nodes}
     pods = running(snapshot, snapshot.kubelet.resources) if snapshot.kubelet.resources else ()
     for pod in pods:
-        for name, given in pod.containers.items():
+        for name, assignment in pod.containers.items():
             # The NUMA node of its CPUs, else of its memory, else of its devices, if it is one that is known.
-            at = snapshot.topology.numa_of(given.cpus) or {node for block in given.memory for node in block.nodes}
-            at = at or {node for devices in given.devices for node in devices.nodes}
-            if len(at) == 1 and at <= known:
+            at = snapshot.topology.numa_of(assignment.cpus) or {n for block in assignment.memory for n in block.nodes}
+            at = at or {node for devices in assignment.devices for node in devices.nodes}
+            if len(at) == 1 and at <= node_ids:
                 nodes[(pod.namespace, pod.name, name)] = next(iter(at))
     return placement.encode(nodes, numa_nodes=max((node.id for node in snapshot.topology.nodes), default=0) + 1)

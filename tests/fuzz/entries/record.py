@@ -105,8 +105,8 @@ def _seed() -> bytes:
             agent = made.agent(held)
             for _ in range(4):
                 made.ticks(agent, 1)
-                assert agent.judged
-                found += writer.frame(agent.judged)
+                assert agent.last_round
+                found += writer.frame(agent.last_round)
         return bytes(found)
 
 

@@ -26,7 +26,7 @@ from koordlite.changes.published import (
     ZoneAmount,
     ZoneResourceChange,
 )
-from koordlite.changes.resctrl import GroupMade, ResctrlGroupChange, SchemataChange, TasksMoved
+from koordlite.changes.resctrl import GroupEntry, ResctrlGroupChange, SchemataChange, ThreadEntry
 from koordlite.host import state_folder
 from koordlite.host.journal import file, journal
 from koordlite.host.journal.journal import FileEntry, Journal
@@ -43,8 +43,8 @@ def found(group: str, raw: bytes = b"0-3\n", field: str = "cpuset.cpus") -> File
 
 ALL_KINDS = (
     found("kubepods", b"max 100000\n", "cpu.quota"),
-    GroupMade(group="BE"),
-    TasksMoved(tid=7, start_time=99, group=""),
+    GroupEntry(group="BE"),
+    ThreadEntry(tid=7, start_time=99, group=""),
     NodeResource(resource="kubernetes.io/batch-cpu", previous=None),
     NodeAnnotation(key="k", previous="text"),
     NodeCondition(type="CPUContention"),
@@ -79,7 +79,7 @@ def test_no_byte_is_lost(raw: bytes) -> None:
         (found("kubepods/besteffort"), CgroupChange("kubepods/besteffort", "cpuset.cpus", CPUSet())),
         (found("resctrl/BE", b"L3:0=f\n", "L3"), SchemataChange("BE", "L3", {0: 1})),
         (found("resctrl/", b"L3:0=f\n", "L3"), SchemataChange("", "L3", {0: 1})),
-        (GroupMade(group="BE"), ResctrlGroupChange("BE")),
+        (GroupEntry(group="BE"), ResctrlGroupChange("BE")),
         (NodeResource(resource="r", previous=1), NodeResourceChange("r", 2)),
         (NodeAnnotation(key="k", previous=None), NodeAnnotationChange("k", "v")),
         (ZoneAmount(zone="z", resource="r", previous=None), ZoneResourceChange("z", "r", None)),
@@ -156,7 +156,7 @@ def test_restored_places_are_forgotten(tmp_path: Path) -> None:
 
 def test_a_thread_id_used_again_is_another_thread(tmp_path: Path) -> None:
     with Journal.open(tmp_path, boot_id=BOOT) as held:
-        held.record([TasksMoved(tid=7, start_time=1, group=""), TasksMoved(tid=7, start_time=2, group="LS")])
+        held.record([ThreadEntry(tid=7, start_time=1, group=""), ThreadEntry(tid=7, start_time=2, group="LS")])
         assert len(held.entries) == 2
 
 
@@ -221,10 +221,10 @@ def test_reading_needs_no_lock(tmp_path: Path) -> None:
 
 _AGENT = """
 import os, sys
-from koordlite.changes.resctrl import GroupMade
+from koordlite.changes.resctrl import GroupEntry
 from koordlite.host.journal.journal import Journal
 held = Journal.open(sys.argv[1], boot_id="boot-1")
-held.record([GroupMade(group="BE")])
+held.record([GroupEntry(group="BE")])
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -240,7 +240,7 @@ def test_a_killed_agent_leaves_its_entries_and_no_lock(tmp_path: Path) -> None:
             Journal.open(tmp_path, boot_id=BOOT)
         agent.kill()
     with Journal.open(tmp_path, boot_id=BOOT) as held:
-        assert held.entries == (GroupMade(group="BE"),)
+        assert held.entries == (GroupEntry(group="BE"),)
 
 
 class Killed(BaseException):
@@ -327,6 +327,6 @@ def test_the_lock_is_a_kernel_lock(tmp_path: Path) -> None:
 
 def test_this_machine_has_a_boot_id(tmp_path: Path) -> None:
     with Journal.open(tmp_path) as held:
-        held.record([GroupMade(group="BE")])
-    assert journal.read(tmp_path) == (GroupMade(group="BE"),)
+        held.record([GroupEntry(group="BE")])
+    assert journal.read(tmp_path) == (GroupEntry(group="BE"),)
     assert journal.read(tmp_path, boot_id="another") == ()

@@ -92,9 +92,9 @@ def record(node: Emulated, journal: Journal, names: list[str], seconds: int) -> 
             names.append(f"q{second:05d}")
             pod(node, second, names[-1])
         agent.tick()
-        assert agent.judged is not None
+        assert agent.last_round is not None
         began = time.process_time()
-        recorder.add(agent.judged)
+        recorder.add(agent.last_round)
         costs.append((time.process_time() - began) * 1000)
         first = first or recorder.bytes_held
         node.sandbox.advance(1.0)
