@@ -116,10 +116,12 @@ class Creation(nri.Handler):
         self._lock = threading.Lock()
         self._set: dict[Place, AppliedStep] = {}
         self._ended: frozenset[Place] = frozenset()
-        self._names: dict[str, str] = {}
+        self.names: Mapping[str, str] = {}
+        """The container of each group, as the runtime names it, before the pod's status does."""
         self._turn = threading.Lock()
         """The latest answer's own, locked until it is sent."""
-        self._state = NRIState(setting=setting)
+        self.state = NRIState(setting=setting)
+        """State for reports."""
         self._runtime, self._version = "containerd", nri.VERSION
 
     # ── the agent's side ──
@@ -158,16 +160,6 @@ class Creation(nri.Handler):
             if is_main:
                 signal.signal(_GIVE_WAY, before)
 
-    @property
-    def names(self) -> Mapping[str, str]:
-        """The container of each group, as the runtime names it, before the pod's status does."""
-        return self._names
-
-    @property
-    def state(self) -> NRIState:
-        """State for reports."""
-        return self._state
-
     def _give_way(self, _signal: int, _frame: types.FrameType | None) -> None:
         """Let the answer that is on its way go first: a container waits for it, and threads share the interpreter.
 
@@ -200,7 +192,7 @@ class Creation(nri.Handler):
 
     def connection(self, runtime: str, why: str, version: nri.Version = nri.VERSION) -> None:
         """Log when it comes up or changes."""
-        before = self._state
+        before = self.state
         if (runtime, why) != (before.runtime, before.why):
             if runtime:
                 new = (("oom score", nri.OOM_SCORE_SINCE), ("class of RDT", nri.RDT_SINCE))
@@ -213,15 +205,15 @@ class Creation(nri.Handler):
             self._version = version
             self._runtime = "cri-o" if "cri-o" in runtime.lower() else "containerd"
         with self._lock:
-            self._state = msgspec.structs.replace(self._state, runtime=runtime, why=why)
+            self.state = msgspec.structs.replace(self.state, runtime=runtime, why=why)
 
     def answered(self, method: str, outcome: nri.Outcome, seconds: float) -> None:
         """Count it."""
         with self._lock:
-            state, kind = self._state, (method, outcome)
+            state, kind = self.state, (method, outcome)
             answers = {**state.answers, kind: state.answers.get(kind, 0) + 1}
             latency = {**state.latency, method: state.latency.get(method, RequestHistogram()).plus(seconds)}
-            self._state = msgspec.structs.replace(state, answers=answers, latency=latency)
+            self.state = msgspec.structs.replace(state, answers=answers, latency=latency)
 
     def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
         """Learn the names of what is there; their values are the next round's."""
@@ -232,7 +224,7 @@ class Creation(nri.Handler):
             group = self._group(pod, container) if pod else None
             if group:
                 names[group] = container.name
-        self._names = names
+        self.names = names
 
     def started(self, pod: PodSandbox, container: Container) -> None:
         """Learn its name."""
@@ -243,7 +235,7 @@ class Creation(nri.Handler):
         group = self._group(pod, container)
         if group is None:
             return
-        self._names = {each: name for each, name in self._names.items() if each != group}
+        self.names = {each: name for each, name in self.names.items() if each != group}
         if not self._host.cgroups.exists(group):
             with self._lock:
                 self._ended |= {*cgroup.places_of(group), OOM_SCORE_AT_CREATION.place(group)}
@@ -559,8 +551,8 @@ class Creation(nri.Handler):
         return {field: value for field, value in values.items() if value}
 
     def _note_name(self, group: str | None, container: Container) -> None:
-        if group is not None and len(self._names) < _MOST_NAMES:
-            self._names = {**self._names, group: container.name}
+        if group is not None and len(self.names) < _MOST_NAMES:
+            self.names = {**self.names, group: container.name}
 
     def _leave(self, why: str) -> Answer:
         self._count(why)
@@ -568,9 +560,9 @@ class Creation(nri.Handler):
 
     def _count(self, what: str) -> None:
         with self._lock:
-            state = self._state
+            state = self.state
             results = {**state.results, what: state.results.get(what, 0) + 1}
-            self._state = msgspec.structs.replace(state, results=results)
+            self.state = msgspec.structs.replace(state, results=results)
 
 
 def _resources(values: Mapping[CgroupField, CPUSet | int]) -> LinuxResources | None:

@@ -125,7 +125,8 @@ class Applier:
             self._recent_sets,
             self.evictions,
             self._beginnings,
-            ChainMap({}, self._noted),
+            # The journal is replaced as a whole, and never changed: a round writes into its own map.
+            ChainMap({}, cast(dict[Place, Entry], self._journal.by_place)),
         )
         due = self._due(plan, work)
         entries, unread = _noted(due, plan, work)
@@ -151,11 +152,6 @@ class Applier:
         steps = (*unread.values(), *work.done, *self._let_go(able, work.done))
         self.troubles.note(steps)
         return steps
-
-    @property
-    def _noted(self) -> dict[Place, Entry]:
-        """The journal as it is: it is replaced as a whole, and never changed, and a round writes into its own map."""
-        return cast(dict[Place, Entry], self._journal.by_place)
 
     def _due(self, plan: Plan, work: Work) -> list[Change]:
         """Select the changes that do not stand already, and that nobody fights over or is about to write."""

@@ -6,7 +6,7 @@ Only the Eviction API is used. A container that is merely stopped comes back, an
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -91,11 +91,6 @@ class Evictions:
             seconds = self._clock.monotonic() - started
             steps.append(_failed(pod, error, seconds) if error else AppliedStep(pod.place, ACCEPTED, seconds=seconds))
         return steps
-
-    @property
-    def accepted(self) -> Mapping[str, float]:
-        """By uid, when the cluster agreed."""
-        return self._accepted
 
     def _back_off(self, uid: str, why: str, time: float, asked_seconds: float | None) -> None:
         """Twice as long after each refusal, and never shorter than the cluster asks for."""

@@ -72,7 +72,8 @@ class NewGroups:
         self._looks: dict[str, tuple[float, ...]] = {}
         self._rests_until = 0.0
         self._rounds = self._overflows = 0
-        self._lost = False
+        self.has_lost = False
+        """Whether `take_lost` will say yes."""
 
     @property
     def fileno(self) -> int | None:
@@ -113,18 +114,13 @@ class NewGroups:
         notices = self._notices.take()
         self._note(notices.groups)
         if notices.lost:
-            self._overflows, self._lost = self._overflows + 1, True
+            self._overflows, self.has_lost = self._overflows + 1, True
 
     def _note(self, groups: Iterable[str]) -> None:
         now = self._clock.monotonic()
         for group in groups:
             self._starts[group] = _Start(began=now, due=now + PROBES_SECONDS[0][1])
             self._looks[group] = tuple(now + after for after in LOOKS_SECONDS)
-
-    @property
-    def has_lost(self) -> bool:
-        """Tell whether `take_lost` will say yes."""
-        return self._lost
 
     @property
     def due(self) -> float:
@@ -165,7 +161,7 @@ class NewGroups:
     def take_lost(self) -> bool:
         """Tell whether the kernel lost notices since this was asked last: only a whole tick finds what they were
         about."""
-        lost, self._lost = self._lost, False
+        lost, self.has_lost = self.has_lost, False
         return lost
 
     def close(self) -> None:

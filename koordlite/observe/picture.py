@@ -167,7 +167,7 @@ class Observer:
         inputs = cluster.pods, kubelet
         promised = self._unchanged.of("promised", inputs, lambda: with_promise(*inputs))
         placed = pods.values() if by_numa else [place for uid, place in pods.items() if uid in promised]
-        usage, numa_memory = self._sampler.last(), self._numa.read(now, topology, machine_now=by_numa)
+        usage, numa_memory = self._sampler.last, self._numa.read(now, topology, machine_now=by_numa)
         predictor = self._predictor
         time, policy = self._clock.monotonic(), slo.collect_policy(cluster.slo.colocation)
         state = msgspec.structs.replace(run, ours=same("ours", run.ours), remembered=same("remembered", run.remembered))

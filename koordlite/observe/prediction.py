@@ -166,25 +166,29 @@ class _Model:
         self.peak = Use(int(cores * 1000), int(self.memory.percentile(MEMORY_PART, buckets=histogram.MEMORY)))
 
 
-def _decoded(raw: bytes) -> _Content:
-    content = msgspec.json.decode(raw, type=_Content)
-    for stored in content.models.values():
-        _Model.of(stored)  # What cannot be one is to be refused with the file.
-    return content
-
-
 class Predictor:
     """Keeps a model of each pod and of the node. Bounded: a model is less than 1 KiB."""
 
     def __init__(self, config: mid_allocatable.Config, folder: Path | None) -> None:
         self._config, self._unchanged = config, Unchanged()
+        self._models: dict[str, _Model] = {}
         path = folder and folder / PREDICTIONS
         self._file = KeptFile(
-            path, _Content(), decode=_decoded, encode=lambda content: content, unreadable=_REMOVE, unwritable=_REMOVE
+            path,
+            _Content(),
+            decode=self._decode,
+            encode=lambda content: content,
+            unreadable=_REMOVE,
+            unwritable=_REMOVE,
         )
-        self._models = {uid: _Model.of(stored) for uid, stored in self._file.value.models.items()}
         self._stored_at: float | None = None
         self._writing: Worker | None = None
+
+    def _decode(self, raw: bytes) -> _Content:
+        """Content of the file, whose models are in use from then on; ValueError for what no model can be."""
+        content = msgspec.json.decode(raw, type=_Content)
+        self._models = {uid: _Model.of(stored) for uid, stored in content.models.items()}
+        return content
 
     @property
     def problems(self) -> tuple[Problem, ...]:

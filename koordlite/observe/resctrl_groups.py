@@ -47,12 +47,7 @@ class Subjects(msgspec.Struct, frozen=True):
     def are_any(self) -> bool:
         """Tell whether there is a group, or one is asked for: else no thread matters."""
         is_annotated = any(keys.POD_RESCTRL in pod.annotations and pod.active for pod in self.pods)
-        return is_annotated or any(each.enable for each in self.slo.resctrl.values()) or self.have_ours
-
-    @property
-    def have_ours(self) -> bool:
-        """Tell whether something of resctrl holds a value of ours."""
-        return _have_ours(self.ours)
+        return is_annotated or any(each.enable for each in self.slo.resctrl.values()) or _have_ours(self.ours)
 
 
 @functools.lru_cache(maxsize=4)

@@ -64,7 +64,8 @@ class Sampler:
         self._throttling: dict[str, Throttling] = {}
         self._windows = Windows()
         self._spans = Spans(main=0)
-        self._last = windows.usage({}, 1)
+        self.last = windows.usage({}, 1)
+        """The sample taken last."""
         self._good_at: float | None = None
         self._first_at: float | None = None
         self._started = clock.monotonic()
@@ -81,7 +82,7 @@ class Sampler:
             self._first_at = now if self._first_at is None else self._first_at
         names = {kind: named.keys() for kind, named in groups.items()}
         self._windows.add(now, sample, {**names, NODE: {ONE}, REQUEST: {ONE}, LIMIT: {ONE}}, spans.lengths)
-        self._last = msgspec.structs.replace(
+        self.last = msgspec.structs.replace(
             windows.usage(sample, 1),
             containers=self._rates(CONTAINER, {group: group for group in subjects.containers}),
             throttled=self._throttled(subjects.containers),
@@ -97,10 +98,6 @@ class Sampler:
         """Seconds until this run has measured the node for the whole main window; 0 from then on."""
         measured = 0.0 if self._first_at is None else self._clock.monotonic() - self._first_at
         return max(self._spans.main - measured, 0.0)
-
-    def last(self) -> Usage:
-        """The sample just taken."""
-        return self._last
 
     def average(self) -> Usage:
         """Means over the main window."""

@@ -89,14 +89,6 @@ class History:
         count = len(self._times) - window.first
         return Use(window.cpu // count, window.memory // count) if count else None
 
-    def percentile(self, length: float, part: float) -> Use | None:
-        """Use that `part` (0 to 1) of a window's samples do not exceed, CPU and memory each by itself; None without."""
-        first = self._windows[length].first
-        if first == len(self._times):
-            return None
-        cpu, memory = (measured.percentile(column[first:], part) for column in (self._cpu, self._memory))
-        return Use(round(cpu), round(memory))
-
     def percentiles(self, length: float, percents: Iterable[int]) -> dict[int, Use]:
         """Percent → what so many percent of a window's samples do not exceed; empty without samples. Sorts once."""
         first = self._windows[length].first
@@ -152,7 +144,7 @@ class Windows:
 
     def percentile(self, length: int, percent: int) -> Usage:
         """Values that `percent` of the samples of each subject do not exceed."""
-        return self._of_each(length, operator.methodcaller("percentile", length, percent / 100))
+        return self._of_each(length, lambda each: each.percentiles(length, (percent,)).get(percent))
 
     def _of_each(self, length: int, value: Callable[[History], Use | None]) -> Usage:
         values = {

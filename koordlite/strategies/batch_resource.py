@@ -247,10 +247,7 @@ def _change(snapshot: Snapshot, part: _Part, field: CgroupField, config: Config)
         kills = not config.limit_below_use and (use is None or use.fixed > value)
         stands = present is None or present == value or (kills and _limit_falls(snapshot, part))
     if not stands:
-        place = cgroup.PLACE.place(part.group, field)
-        yield CgroupChange(
-            part.group, field, value, gives_back=place in snapshot.found and snapshot.found[place].value == value
-        )
+        yield group_files.change(snapshot, part.group, field, value)
 
 
 def _idle(snapshot: Snapshot, group: str) -> bool:

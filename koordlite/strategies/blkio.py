@@ -22,7 +22,6 @@ from koordlite.model.place import Place
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.slo import pod_overrides
-from koordlite.model.slo.qos import Block
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 
@@ -50,25 +49,29 @@ def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each group that asks, what is wrong with what it asks, and one for what is given back."""
-    targets: set[Place] = set()
+    targets, missing = set[Place](), set[BlockField]()
     groups = {uid: place.group for uid, place in snapshot.places.items()}
     requests = list(askers(snapshot.slo.resource_qos, snapshot.pods, groups, snapshot.layout.besteffort))
     allowances = [_within(asker, config) for asker in requests]
     yield from _unusable(snapshot)
+    answers = [_settings(snapshot, asker) for asker in allowances]
     # Disks whose use the kernel weighs: those with a latency target or a cost model, or about to get one. It refuses a
     # weight for any other (`blkg_conf_prep`, EOPNOTSUPP).
     of_root = snapshot.blocks.values.get(ROOT, {})
     weighed = {device for field in _MACHINE for device in of_root.get(field, {})}
-    weighed |= {device for asker in allowances if asker.group == ROOT for (device, _), _ in _lines(snapshot, asker)}
-    for before, asker in zip(requests, allowances, strict=True):
-        settings = dict(_lines(snapshot, asker))
+    roots = (settings for asker, (settings, _) in zip(allowances, answers, strict=True) if asker.group == ROOT)
+    weighed |= {device for settings in roots for device, _ in settings}
+    for before, asker, (settings, mistakes) in zip(requests, allowances, answers, strict=True):
         lines = {key: value for key, value in settings.items() if key[1] != "io.weight" or key[0] in weighed}
         if unweighed := settings.keys() - lines.keys():
             disks = ", ".join(sorted(device for device, _ in unweighed))
             yield Decision(asker.subject, "skip", "DiskNotWeighed", {"disks": disks})
         targets |= {BlockChange(asker.group, *key, None).place for key in lines}
-        yield from _mistakes(snapshot, asker)
+        yield from mistakes
         present, clipped = snapshot.blocks.values.get(asker.group, {}), _clipped(before, asker)
+        # A group that is gone has no files, and asks for none.
+        if asker.group in snapshot.cgroups or asker.group == ROOT:
+            missing |= {field for _, field in settings if field not in present}
         changes = tuple(
             BlockChange(asker.group, device, field, value)
             for (device, field), value in lines.items()
@@ -78,14 +81,6 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
         evidence: dict[str, int | str] = {"disks": disks, "settings": len(lines), "files": len(changes)}
         evidence |= {"clipped": clipped} if clipped else {}
         yield Decision(asker.subject, "set" if changes else "hold", "BlockQOS", evidence, changes)
-    # Files that are asked for and that this kernel has not; a group that is gone has none, and asks for none.
-    missing = {
-        field
-        for asker in allowances
-        for (_, field), _ in _lines(snapshot, asker)
-        if asker.group in snapshot.cgroups or asker.group == ROOT
-        if field not in snapshot.blocks.values.get(asker.group, {})
-    }
     if missing:
         yield Decision("node", "skip", "UnsupportedByKernel", {"file": ", ".join(sorted(missing))})
     # What nobody asks for any more goes back.
@@ -136,40 +131,29 @@ def _clipped(before: Asker, asker: Asker) -> str:
     return "; ".join((*lower, *([f"{left_out} more disks are left out"] if left_out else ())))
 
 
-def _targets(asker: Asker, block: Block) -> dict[BlockField, str]:
-    return blkio.of_machine(block.io_cfg) if asker.group == ROOT else blkio.of_group(block.io_cfg)
+_Settings = dict[tuple[str, BlockField], str]
 
 
-def _lines(snapshot: Snapshot, asker: Asker) -> Iterator[tuple[tuple[str, BlockField], str]]:
-    """Target values of each disk in this group, by disk and field."""
+def _settings(snapshot: Snapshot, asker: Asker) -> tuple[_Settings, list[Decision]]:
+    """Target values of this group by disk and field; and one decision each about disks that are not there, and about
+    settings that cannot be used, whatever their number."""
+    settings, absent, bad = _Settings(), list[str](), dict[str, str]()
     for block in asker.blocks:
+        name, devices = f"{block.type or 'block'} {block.name}", snapshot.blocks.devices.get(asker.disk(block), ())
         try:
-            values = _targets(asker, block)
-        except ValueError:
-            continue  # It is reported with the mistakes.
-        for device in snapshot.blocks.devices.get(asker.disk(block), ()):
-            yield from (((device, field), value) for field, value in values.items())
-
-
-def _mistakes(snapshot: Snapshot, asker: Asker) -> Iterator[Decision]:
-    """Disks that are not there, and settings that cannot be used: one decision each, whatever their number."""
-    absent: list[str] = []
-    bad: dict[str, str] = {}
-    for block in asker.blocks:
-        name = f"{block.type or 'block'} {block.name}"
-        try:
-            _targets(asker, block)
+            values = blkio.of_machine(block.io_cfg) if asker.group == ROOT else blkio.of_group(block.io_cfg)
         except ValueError as error:
             bad.setdefault(name, str(error))
             continue
-        if not snapshot.blocks.devices.get(asker.disk(block)):
-            absent.append(name)
+        absent += [] if devices else [name]
+        settings |= {(device, field): value for device in devices for field, value in values.items()}
+    mistakes = []
     if bad:
-        yield Decision(
-            asker.subject, "refuse", "BadBlockSetting", {"disk": ", ".join(bad), "why": next(iter(bad.values()))}
-        )
+        why = {"disk": ", ".join(bad), "why": next(iter(bad.values()))}
+        mistakes.append(Decision(asker.subject, "refuse", "BadBlockSetting", why))
     if absent:
-        yield Decision(asker.subject, "skip", "NoSuchDisk", {"disk": ", ".join(absent)})
+        mistakes.append(Decision(asker.subject, "skip", "NoSuchDisk", {"disk": ", ".join(absent)}))
+    return settings, mistakes
 
 
 _FIELDS: dict[str, BlockField] = {str(field): field for field in blkio.UNSET}

@@ -298,12 +298,8 @@ def _bursts(snapshot: Snapshot, pod: Pod, containers: Sequence[_Target], terms: 
 def _change(
     snapshot: Snapshot, group: str, field: CgroupField, value: int, present: int | None
 ) -> Iterator[CgroupChange]:
-    """The change if it is one; a value that is back where it was found is not ours any more."""
     if present is not None and value != present:
-        place = cgroup.PLACE.place(group, field)
-        yield CgroupChange(
-            group, field, value, gives_back=place in snapshot.found and snapshot.found[place].value == value
-        )
+        yield group_files.change(snapshot, group, field, value)
 
 
 def _original(snapshot: Snapshot, group: str, field: CgroupField, otherwise: int) -> int:

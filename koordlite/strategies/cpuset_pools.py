@@ -14,10 +14,9 @@ from koordlite.changes.published import TopologyChange
 from koordlite.formulas.cpu import pools
 from koordlite.formulas.topology import topology_diff
 from koordlite.model import cpuset, keys, nrt
-from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision
-from koordlite.model.picture.groups import PodGroups
+from koordlite.model.picture.groups import Cgroup, PodGroups
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.settings import StrategySettings, bounded
@@ -150,26 +149,18 @@ def _left_alone(
 
 
 def _quotas(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, status: ResourceStatus) -> Iterator[Change]:
-    """Lifted while the pod has CPUs of its own, given back when it has them no more."""
+    """Lifted while the pod has CPUs of its own. When it has them no more, what stood there before our first write comes
+    back; a quota that others have set since then stays."""
     limit_milli = assignments.cpu_limit_milli(pod) if status.cpuset else None
     lifted = pools.lifts_quota(status, limit_milli=limit_milli, enabled=config.unset_pinned_quota)
     for group in (place.group, *place.containers.values()):
-        cgroup = snapshot.cgroups.get(group)
-        if lifted and cgroup and cgroup.quota_us not in (None, UNLIMITED):
+        present_us = snapshot.cgroups.get(group, Cgroup()).quota_us
+        original = group_files.original(snapshot, NAME, group, "cpu.quota")
+        if lifted and present_us not in (None, UNLIMITED):
             yield CgroupChange(group, "cpu.quota", UNLIMITED)
-        elif not lifted and (change := _quota_back(snapshot, group, "cpu.quota")):
-            yield change
-
-
-def _quota_back(snapshot: Snapshot, group: str, field: CgroupField) -> CgroupChange | None:
-    """Value found before our first write; a quota that others have set since then stays. None where nothing is
-    ours."""
-    original, cgroup = group_files.original(snapshot, NAME, group, field), snapshot.cgroups.get(group)
-    if original is None or cgroup is None:
-        return None
-    if field == "cpu.quota" and cgroup.quota_us not in (None, UNLIMITED):
-        return CgroupChange(group, field, cgroup.quota_us, gives_back=True)
-    return CgroupChange(group, field, original, gives_back=True)
+        elif not lifted and original is not None and group in snapshot.cgroups:
+            value = original if present_us is None or present_us == UNLIMITED else present_us
+            yield CgroupChange(group, "cpu.quota", value, gives_back=True)
 
 
 def _host(snapshot: Snapshot, app: HostApplication, ls_pools: pools.Pools) -> Decision:

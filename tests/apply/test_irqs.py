@@ -30,7 +30,7 @@ DISK = "PCI-MSIX-0000:00:04.0 nvme0q1"
 
 def observe(node: Emulated, applier: Applier) -> Any:
     observer = Observer(
-        node.host(), node.cluster, tasks_seconds=1.0, wanted=lambda *_: Wants(reads=frozenset({"irqs"}))
+        node.host(), node.cluster, tasks_seconds=1.0, needs_of=lambda *_: Wants(reads=frozenset({"irqs"}))
     )
     return observer.observe(lambda *_: RunState(ours=applier.ours, found=applier.originals))
 

@@ -41,7 +41,7 @@ def test_a_sum_beyond_63_bits_counts_as_the_largest_number() -> None:
     for second in range(100):
         history.add(second, Use(2**64 + second, 2**63))
     assert history.mean(10) == Use(most, most)
-    assert history.percentile(10, 0.5) is not None
+    assert history.percentiles(10, (50,)).keys() == {50}
     for second in range(100, 120):
         history.add(second, Use(7, 9))
     assert history.mean(10) == Use(7, 9)
@@ -51,7 +51,7 @@ def test_an_empty_window_has_neither_mean_nor_percentile() -> None:
     history = History([10])
     history.add(0, Use(1, 1))
     history.trim(11)
-    assert (history.mean(10), history.percentile(10, 0.5), history.samples(10)) == (None, None, 0)
+    assert (history.mean(10), history.percentiles(10, (50,)), history.samples(10)) == (None, {}, 0)
 
 
 @given(PAUSED, LENGTHS)
@@ -64,13 +64,13 @@ def test_each_mean_is_that_of_the_samples_inside(paused: Samples, lengths: set[i
         assert history.mean(seconds) == Use(sum(cpus) // len(cpus), 2 * sum(cpus) // len(cpus))
 
 
-@given(PAUSED, LENGTHS, st.sampled_from([0.01, 0.5, 0.9, 0.95, 0.99, 1.0]))
-def test_each_percentile_is_that_of_the_samples_inside(paused: Samples, lengths: set[int], part: float) -> None:
+@given(PAUSED, LENGTHS, st.sampled_from([1, 50, 90, 95, 99, 100]))
+def test_each_percentile_is_that_of_the_samples_inside(paused: Samples, lengths: set[int], percent: int) -> None:
     history = History(lengths)
     kept = filled(history, paused)
     for seconds in lengths:
-        cpu = int(measured.percentile(inside(kept, seconds), part))
-        assert history.percentile(seconds, part) == Use(cpu, 2 * cpu)
+        cpu = int(measured.percentile(inside(kept, seconds), percent / 100))
+        assert history.percentiles(seconds, (percent,)) == {percent: Use(cpu, 2 * cpu)}
 
 
 @given(PAUSED, PAUSED, LENGTHS, LENGTHS)

@@ -79,10 +79,10 @@ def test_a_model_takes_less_than_a_kibibyte() -> None:
 
 @given(st.binary(max_size=400), st.integers(-5, 300), st.floats(allow_nan=True))
 def test_no_bytes_of_a_checkpoint_break_it(weights: bytes, low: int, reference: float) -> None:
-    from koordlite.observe.prediction import Kept
+    from koordlite.observe.prediction import StoredHistogram
 
     try:
-        histogram = Histogram.of(Kept(low, reference, weights), CPU)
+        histogram = Histogram.of(StoredHistogram(low, reference, weights), CPU)
     except ValueError:
         return
     assert 0 <= histogram.percentile(0.95, buckets=CPU) <= CPU.start(CPU.count - 1)

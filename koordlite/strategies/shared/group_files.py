@@ -47,6 +47,12 @@ def set_changes(snapshot: Snapshot, targets: Mapping[str, CPUSet]) -> Iterator[C
             yield CgroupChange(group, "cpuset.cpus", cpus)
 
 
+def change(snapshot: Snapshot, group: str, field: CgroupField, value: CPUSet | int) -> CgroupChange:
+    """The change; a value that is back where it was found is not ours any more."""
+    before = snapshot.found.get(cgroup.PLACE.place(group, field))
+    return CgroupChange(group, field, value, gives_back=before is not None and before.value == value)
+
+
 def original(snapshot: Snapshot, strategy: str, group: str, field: CgroupField) -> CPUSet | int | None:
     """The value that stood there before the first write of this strategy; None where it has not written."""
     before = snapshot.found.get(cgroup.PLACE.place(group, field))
