@@ -26,7 +26,7 @@ from koordlite.host import pause_file
 from koordlite.host.journal.journal import Journal
 from koordlite.model.status import Pause
 from koordlite.report import view
-from koordlite.report.metrics import collector
+from koordlite.report.metrics.collector import Metrics
 
 
 def test_a_pause_is_written_replaced_and_taken_back(ask: Any, tmp_path: Path) -> None:
@@ -99,12 +99,14 @@ def test_words_and_metrics_of_a_pause() -> None:
     assert view.pause(pause, wall=1_767_225_600.0) == (
         "until 2026-01-01 01:00:00 UTC (1:00:00 left) by koordlite pause: kernel upgrade; what is in force stays"
     )
-    paused, end = collector.pause(tick_of(time=0.0, pause=pause))
-    assert [(s.labels, s.value) for s in paused.samples] == [({"by": "command"}, 1)]
-    assert [s.value for s in end.samples] == [1_767_229_200.0]
-    paused, end = collector.pause(tick_of(time=0.0))
-    assert [s.value for s in paused.samples] == [0]
-    assert end.samples == []
+    metrics = Metrics()
+    value = metrics.registry.get_sample_value
+    metrics.observe_tick(tick_of(time=0.0, pause=pause))
+    assert value("koordlite_paused", {"by": "command"}) == 1
+    assert value("koordlite_pause_end_seconds") == 1_767_229_200.0
+    metrics.observe_tick(tick_of(time=0.0))
+    assert value("koordlite_paused", {"by": ""}) == 0
+    assert value("koordlite_pause_end_seconds") is None
 
 
 @contextlib.contextmanager

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import collections
 import errno
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import prometheus_client
 from prometheus_client import Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from koordlite.model import cpuset
 from koordlite.model.status import REQUEST_BUCKETS_SECONDS
 from koordlite.report import present
-from koordlite.report.metrics import machine, node, pods
+from koordlite.report.metrics import node, pods
 from koordlite.report.metrics.events import EventMetrics
 from koordlite.report.metrics.families import NodeRegistry, Sample, counter, gauge, single
 from koordlite.report.tick import Tick
@@ -92,90 +91,100 @@ class _LastTick(Collector):
         if tick is None:
             return
         yield single("koordlet_start_time", "When the agent started, seconds since the epoch", self._started)
-        yield from _use(tick)
-        yield from _sharing(tick)
-        yield node.offer(tick)
-        yield from node.families(tick.snapshot)
-        yield from node.predicted(tick.snapshot)
-        yield from pods.families(tick.snapshot, longer_psi=self._longer_psi)
-        if self._per_cpu:
-            yield from node.single_cpus(tick)
-        yield from machine.cache_use(tick.cache_use)
-        yield from machine.families(tick)
-        yield from pods.talks(tick)
-        yield from _own(tick)
+        yield from (single(name, meaning, value(tick)) for name, meaning, value in _GAUGES)
+        for name, meaning, value in _COUNTERS:
+            yield CounterMetricFamily(name, meaning, value=value(tick))
+        yield from labelled(tick)
+        yield from node.families(tick, per_cpu=self._per_cpu)
+        yield from pods.families(tick, longer_psi=self._longer_psi)
 
 
-def _use(tick: Tick) -> Iterator[GaugeMetricFamily]:
-    used = tick.snapshot.usage.node
-    for name, meaning, milli in (
-        ("koordlet_node_used_cpu_cores", "CPU the node uses", tick.figures.node_cpu),
-        ("koordlet_be_suppress_ls_used_cpu_cores", "CPU of pods that are not best-effort", tick.figures.prod_cpu),
-        ("koordlet_be_suppress_be_used_cpu_cores", "CPU of best-effort pods", tick.figures.be_cpu),
+_GAUGES: tuple[tuple[str, str, Callable[[Tick], float | None]], ...] = (
+    ("koordlet_node_used_cpu_cores", "CPU the node uses", lambda t: _cores(t.figures.node_cpu)),
+    (
+        "koordlet_be_suppress_ls_used_cpu_cores",
+        "CPU of pods that are not best-effort",
+        lambda t: _cores(t.figures.prod_cpu),
+    ),
+    ("koordlet_be_suppress_be_used_cpu_cores", "CPU of best-effort pods", lambda t: _cores(t.figures.be_cpu)),
+    (
+        "koordlet_node_used_memory_bytes",
+        "Memory the node uses",
+        lambda t: use.memory if (use := t.snapshot.usage.node) else None,
+    ),
+    (
+        "koordlet_cpuset_share_pool_cpu_cores",
+        "CPUs in the pool of latency-sensitive pods",
+        lambda t: None if (cpus := node.pool(t.ls_pool)) is None else len(cpus),
+    ),
+    (
+        "koordlet_cpuset_be_share_pool_cpu_cores",
+        "CPUs in the pool of best-effort pods",
+        lambda t: None if (cpus := node.pool(t.be_pool)) is None else len(cpus),
+    ),
+    ("koordlite_be_budget_cpu_cores", "Answer of the suppress formula", lambda t: _cores(t.figures.be_budget)),
+    ("koordlite_problems", "Inputs that are wrong or missing", lambda t: len(t.problems)),
+    ("koordlite_unrestored_places", "Places of an earlier run not put back", lambda t: t.unrestored),
+    ("koordlite_reaction_hertz", "Samples a second between ticks", lambda t: t.reaction.hertz),
+    ("koordlite_new_group_watches", "Groups that report containers", lambda t: t.reaction.beginning.watched),
+    ("koordlite_nri_connected", "1 while a runtime asks by NRI", lambda t: float(bool(t.nri.runtime))),
+    (
+        "koordlite_pause_end_seconds",
+        "When the pause ends, seconds since the epoch",
+        lambda t: t.pause.until if t.pause else None,
+    ),
+)
+"""Name, meaning and value of gauges without labels; None is a family without series."""
+_COUNTERS: tuple[tuple[str, str, Callable[[Tick], float]], ...] = (
+    ("koordlite_faults", "Faults of the agent itself, survived", lambda t: t.faults.total),
+    ("koordlite_reaction_cpu_seconds", "CPU time of the samples between ticks", lambda t: t.reaction.cost_seconds),
+    ("koordlite_reaction_samples", "Samples between ticks", lambda t: t.reaction.samples),
+    ("koordlite_reaction_pressure", "CPU pressure events from the kernel", lambda t: t.reaction.pressure),
+    ("koordlite_reaction_wakes", "Rounds before their time because of a surge", lambda t: t.reaction.surges),
+    (
+        "koordlite_new_group_rounds",
+        "Rounds before their time because of new containers",
+        lambda t: t.reaction.beginning.rounds,
+    ),
+    (
+        "koordlite_new_group_overflows",
+        "Times the kernel lost reports of new containers",
+        lambda t: t.reaction.beginning.overflows,
+    ),
+)
+
+
+def labelled(tick: Tick) -> Iterator[Metric]:
+    """The agent's state by label: its limit, its inputs, what wakes it, answers to a runtime that asks before it
+    creates containers, and a pause."""
+    limit, state = _cores(tick.figures.be_limit), tick.nri
+    for name, meaning, labels, samples in (
+        (
+            "koordlet_be_suppress_cpu_cores",
+            "CPU best-effort pods may use",
+            ("type",),
+            [] if limit is None else [([present.be_policy(tick.snapshot)], limit)],
+        ),
+        ("koordlite_input_age_seconds", "Age of an input", ("input",), _items(tick.snapshot.ages)),
+        ("koordlite_mode_info", "Mode of a strategy", ("strategy", "mode"), [(m, 1) for m in tick.modes.items()]),
+        ("koordlite_reaction_info", "What wakes the agent between ticks", ("way",), [([tick.reaction.way], 1)]),
+        (
+            "koordlite_paused",
+            "1 while nothing is written because of a pause",
+            ("by",),
+            [([tick.pause.by], 1)] if tick.pause else [([""], 0)],
+        ),
+        ("koordlite_status_info", "Status of the agent", ("status",), [([tick.status], 1)]),
     ):
-        yield single(name, meaning, None if milli is None else milli / 1000)
-    yield single("koordlet_node_used_memory_bytes", "Memory the node uses", used.memory if used else None)
-
-
-def _sharing(tick: Tick) -> Iterator[GaugeMetricFamily]:
-    limit = tick.figures.be_limit
-    samples = [] if limit is None else [([present.be_policy(tick.snapshot)], limit / 1000)]
-    yield gauge("koordlet_be_suppress_cpu_cores", "CPU best-effort pods may use", ("type",), samples)
-    for name, meaning, pool in (
-        ("koordlet_cpuset_share_pool_cpu_cores", "CPUs in the pool of latency-sensitive pods", tick.ls_pool),
-        ("koordlet_cpuset_be_share_pool_cpu_cores", "CPUs in the pool of best-effort pods", tick.be_pool),
-    ):
-        yield single(name, meaning, _size(pool))
-
-
-def _own(tick: Tick) -> Iterator[Metric]:
-    budget = None if tick.figures.be_budget is None else tick.figures.be_budget / 1000
-    yield single("koordlite_be_budget_cpu_cores", "Answer of the suppress formula", budget)
-    yield node.batch_terms(tick)
-    yield single("koordlite_problems", "Inputs that are wrong or missing", len(tick.problems))
-    yield single("koordlite_unrestored_places", "Places of an earlier run not put back", tick.unrestored)
-    yield CounterMetricFamily("koordlite_faults", "Faults of the agent itself, survived", value=tick.faults.total)
-    yield gauge("koordlite_input_age_seconds", "Age of an input", ("input",), _items(tick.snapshot.ages))
-    yield from _watches(tick)
-    yield gauge("koordlite_mode_info", "Mode of a strategy", ("strategy", "mode"), ((m, 1) for m in tick.modes.items()))
-    yield from _between_ticks(tick)
-    yield from nri(tick)
-    yield from pause(tick)
-    yield gauge("koordlite_status_info", "Status of the agent", ("status",), [([tick.status], 1)])
-
-
-def _watches(tick: Tick) -> Iterator[Metric]:
-    """Nothing with a folder of manifests."""
+        yield gauge(name, meaning, labels, samples)
+    # Nothing with a folder of manifests.
     for name, meaning, field in (
         ("koordlite_watch_relists", "Lists repeated from the API server", "relists"),
         ("koordlite_watch_requests", "Lists and watches asked for", "requests"),
     ):
         if tick.snapshot.watches:
-            samples = (([watch.name], getattr(watch, field)) for watch in tick.snapshot.watches)
-            yield counter(name, meaning, ("watch",), samples)
-
-
-def _between_ticks(tick: Tick) -> Iterator[Metric]:
-    reaction = tick.reaction
-    yield gauge("koordlite_reaction_info", "What wakes the agent between ticks", ("way",), [([reaction.way], 1)])
-    yield single("koordlite_reaction_hertz", "Samples a second between ticks", reaction.hertz)
-    beginning = reaction.beginning
-    yield single("koordlite_new_group_watches", "Groups that report containers", beginning.watched)
-    for name, meaning, count in (
-        ("koordlite_reaction_cpu_seconds", "CPU time of the samples between ticks", reaction.cost_seconds),
-        ("koordlite_reaction_samples", "Samples between ticks", reaction.samples),
-        ("koordlite_reaction_pressure", "CPU pressure events from the kernel", reaction.pressure),
-        ("koordlite_reaction_wakes", "Rounds before their time because of a surge", reaction.surges),
-        ("koordlite_new_group_rounds", "Rounds before their time because of new containers", beginning.rounds),
-        ("koordlite_new_group_overflows", "Times the kernel lost reports of new containers", beginning.overflows),
-    ):
-        yield CounterMetricFamily(name, meaning, value=count)
-
-
-def nri(tick: Tick) -> Iterator[Metric]:
-    """Answers to a runtime that asks before it creates containers."""
-    state = tick.nri
-    yield single("koordlite_nri_connected", "1 while a runtime asks by NRI", float(bool(state.runtime)))
+            values = (([watch.name], getattr(watch, field)) for watch in tick.snapshot.watches)
+            yield counter(name, meaning, ("watch",), values)
     calls = state.answers.items()
     yield counter("koordlite_nri_answers", "Calls by NRI that were answered", ("method", "outcome"), calls)
     meaning = "What became of questions by NRI"
@@ -187,23 +196,12 @@ def nri(tick: Tick) -> Iterator[Metric]:
     yield latency
 
 
-def pause(tick: Tick) -> Iterator[GaugeMetricFamily]:
-    """State and end of a pause; who asked is a label."""
-    by = [([tick.pause.by], 1)] if tick.pause else [([""], 0)]
-    yield gauge("koordlite_paused", "1 while nothing is written because of a pause", ("by",), by)
-    end = tick.pause.until if tick.pause else None
-    yield single("koordlite_pause_end_seconds", "When the pause ends, seconds since the epoch", end)
+def _cores(milli: int | None) -> float | None:
+    return None if milli is None else milli / 1000
 
 
-def _items(values: Mapping[str, float]) -> Iterator[Sample]:
-    return (([name], value) for name, value in values.items())
-
-
-def _size(pool: str) -> float | None:
-    try:
-        return len(cpuset.CPUSet.parse(pool))
-    except ValueError:
-        return None  # the annotation was broken by another writer
+def _items(values: Mapping[str, float]) -> list[Sample]:
+    return [([name], value) for name, value in values.items()]
 
 
 def _errno(error: str) -> str:

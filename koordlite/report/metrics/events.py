@@ -81,12 +81,12 @@ class EventMetrics(Collector):
             yield koordinator_counter(name, "Times the machine was read", ("status",), samples)
         total = [([_EVICTED], float(evictions))] if evictions else []
         yield koordinator_counter("koordlet_pod_eviction", "Pods evicted", ("reason",), total)
-        labels = ("pod_namespace", "pod_name", "reason")
+        of_pod = ("pod_namespace", "pod_name", "reason")
         each = [([*pod, _EVICTED], 1.0) for pod in pods]
-        yield koordinator_counter("koordlet_pod_eviction_detail", "Pods evicted recently", labels, each)
-        given = [([group, _READ[good]], float(count)) for (group, good), (count, _) in cookies]
-        meaning, of = "Containers that were given a cookie of core scheduling", ("core_sched_group", "status")
-        yield koordinator_counter("koordlet_core_sched_cookie_manage_status", meaning, of, given)
+        yield koordinator_counter("koordlet_pod_eviction_detail", "Pods evicted recently", of_pod, each)
+        containers = [([group, _READ[good]], float(count)) for (group, good), (count, _) in cookies]
+        meaning, labels = "Containers that were given a cookie of core scheduling", ("core_sched_group", "status")
+        yield koordinator_counter("koordlet_core_sched_cookie_manage_status", meaning, labels, containers)
 
 
 class KubeletMetrics(Collector):

@@ -14,25 +14,25 @@ Sample = tuple[Sequence[str], float]
 """Label values and a value."""
 
 
-def gauge(name: str, meaning: str, labels: Sequence[str], samples: Iterable[Sample]) -> GaugeMetricFamily:
+def gauge(name: str, meaning: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:
     """A gauge with these samples; none is a family without series."""
-    family = GaugeMetricFamily(name, meaning, labels=labels)
-    for values, value in samples:
-        family.add_metric(values, value)
+    return _filled(GaugeMetricFamily(name, meaning, labels=labels), samples)
+
+
+def counter(name: str, meaning: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:
+    """A counter with these samples; none is a family without series."""
+    return _filled(CounterMetricFamily(name, meaning, labels=labels), samples)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: Iterable[Sample]) -> Metric:
+    for labels, value in samples:
+        family.add_metric(labels, value)
     return family
 
 
-def single(name: str, meaning: str, value: float | None) -> GaugeMetricFamily:
+def single(name: str, meaning: str, value: float | None) -> Metric:
     """A gauge of the node as a whole; without series where the value is not known."""
     return gauge(name, meaning, (), [] if value is None else [((), value)])
-
-
-def counter(name: str, meaning: str, labels: Sequence[str], samples: Iterable[Sample]) -> CounterMetricFamily:
-    """A counter with these samples; none is a family without series."""
-    family = CounterMetricFamily(name, meaning, labels=labels)
-    for values, value in samples:
-        family.add_metric(values, value)
-    return family
 
 
 def koordinator_counter(name: str, meaning: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:
@@ -79,19 +79,16 @@ EXTERNAL = frozenset(
 )
 
 
-class Half(Collector):
-    """The families of a registry that are external, or the others."""
-
+class _Half(Collector):
     def __init__(self, whole: CollectorRegistry, *, external: bool) -> None:
         self._whole, self._external = whole, external
 
     def collect(self) -> Iterable[Metric]:
-        """Families of one half, in their order."""
         return (family for family in self._whole.collect() if (family.name in EXTERNAL) is self._external)
 
 
 def half(whole: CollectorRegistry, *, external: bool) -> CollectorRegistry:
-    """A registry of one half of `whole`."""
-    made = CollectorRegistry(auto_describe=False)
-    made.register(Half(whole, external=external))
-    return made
+    """A registry of the families of `whole` that are external, or of the others, in their order."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Half(whole, external=external))
+    return registry

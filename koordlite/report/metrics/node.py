@@ -1,7 +1,8 @@
-"""The node as Prometheus metrics beyond the last tick's numbers: means, NUMA nodes, host applications, single CPUs,
-and the terms behind batch-cpu and batch-memory.
+"""The node as Prometheus metrics beyond numbers of the last tick: means, predictions, NUMA nodes, host applications,
+single CPUs, the terms behind batch-cpu and batch-memory, waiting, percentiles, use of caches and memory bandwidth.
 
-Names and labels are Koordinator's (`pkg/koordlet/metrics`: node_metric, host_application, cpuset_share_pool).
+Names and labels under `koordlet_` are Koordinator's (`pkg/koordlet/metrics`: node_metric, host_application,
+cpuset_share_pool, resctrl). Its bandwidth is the bare counter; a gauge of bytes per second is what its dashboards draw.
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ from prometheus_client.core import Metric
 
 from koordlite.formulas import measured
 from koordlite.formulas.allocatable import allocatable, prediction
-from koordlite.formulas.allocatable.prediction import Reclaimable
 from koordlite.model import cpuset, keys
 from koordlite.model.picture.usage import Use
 from koordlite.model.pod.qos import PriorityClass
 from koordlite.model.snapshot import Snapshot, has_node
-from koordlite.report.metrics.families import Sample, gauge
+from koordlite.report import present
+from koordlite.report.metrics.families import Sample, counter, gauge
+from koordlite.report.present import OwnedUse
 from koordlite.report.tick import Tick
 
 _USE = ("resource", "unit")
 _NUMA_USE = ("numa_node_id", "resource", "unit")
 _HOST = ("host_application_name", "resource", "priority_class", "qos")
-_PREDICTOR = ("predictor", "resource", "unit")
-_PRIORITY = ("priority", "resource", "unit")
+_STALLED = ("subject", "resource", "degree")
+_WINDOWS = (("10", "avg10"), ("60", "avg60"), ("300", "avg300"))
 _OFFERED = {
     keys.BATCH_CPU: (1000, "core"),
     keys.BATCH_MEMORY: (1, "byte"),
@@ -33,69 +35,47 @@ _OFFERED = {
 }
 
 
-def families(snapshot: Snapshot) -> Iterator[Metric]:
-    """All families; no series for what is not known yet."""
-    average = snapshot.average
-    if average.node is not None:
-        rest = allocatable.system_use(
-            node=average.node, pods=average.pods.values(), host_apps=average.host_apps.values()
-        )
-        yield gauge("koordlet_node_metric_node_usage", "Mean use of the node", _USE, _use(average.node))
-        yield gauge("koordlet_node_metric_system_usage", "Mean use beside pods", _USE, _use(rest))
-        system = _system_by_numa(snapshot, rest.cpu)
-        yield gauge("koordlet_node_metric_numa_system_usage", "Mean use beside pods on a NUMA node", _NUMA_USE, system)
-    meaning = "Use of a NUMA node: mean, as in a NodeMetric, or memory at this moment"
-    yield gauge("koordlet_node_metric_numa_node_usage", meaning, _NUMA_USE, _by_numa(snapshot))
-    meaning = "Use of a process group outside Kubernetes: cores, bytes"
-    yield gauge("koordlet_host_application_resource_usage", meaning, _HOST, _hosts(snapshot))
+def families(tick: Tick, *, per_cpu: bool) -> Iterator[Metric]:
+    """All families; no series for what is not known yet, or the kernel does not report. `per_cpu`: also a series for
+    each CPU of the two pools, which are many."""
+    snapshot = tick.snapshot
+    meaning = "What pods may request"
+    yield gauge("koordlet_node_resource_allocatable", meaning, _USE, _offered(tick))
+    yield batch_terms(tick)
+    yield from _usage(snapshot)
+    yield from _predicted(snapshot)
+    for name, pool_text in (("cpuset_share_pool", tick.ls_pool), ("cpuset_be_share_pool", tick.be_pool)):
+        if per_cpu:
+            samples = (([str(cpu)], 1.0) for cpu in pool(pool_text) or ())
+            yield gauge(f"koordlet_{name}_info", "The CPUs of the pool", ("cpu",), samples)
+    yield from cache_use(tick.cache_use)
+    yield from _pressure(tick)
+    memory = (
+        ([subject, str(zone)], used) for subject, by_zone in tick.numa_memory.items() for zone, used in by_zone.items()
+    )
+    meaning = "Memory in use on a NUMA node"
+    yield gauge("koordlite_numa_memory_used_bytes", meaning, ("subject", "numa_node"), memory)
+    # Over the averaging time of the ConfigMap (`metricAggregateDurationSeconds`).
+    uses = snapshot.node_percentiles
+    for name, what, amounts in (
+        ("cpu_cores", "CPU", {percent: use.cpu / 1000 for percent, use in uses.items()}),
+        ("memory_bytes", "Memory", {percent: use.memory for percent, use in uses.items()}),
+    ):
+        meaning = f"{what} use that this percentage of samples does not exceed"
+        samples = (([str(percent)], amount) for percent, amount in amounts.items())
+        yield gauge(f"koordlite_node_used_{name}_percentile", meaning, ("percent",), samples)
 
 
-def offer(tick: Tick) -> Metric:
-    """Batch as it is after the tick, mid as the Node holds it. Koordinator gives CPU in cores, memory in bytes."""
-    return gauge("koordlet_node_resource_allocatable", "What pods may request", _USE, _offered(tick))
-
-
-def predicted(snapshot: Snapshot) -> Iterator[Metric]:
-    """Requests of prod pods that they are not expected to use; without series while nothing is predicted."""
-    found = None
-    if has_node(snapshot):
-        offered = allocatable.amounts(snapshot.notes.kubelet_allocatable(snapshot.node))
-        found = prediction.reclaimable(prediction=snapshot.prediction, pods=snapshot.pods, offered=offered)
-    by_name = {} if found is None else _predictors(found)
-    spare, peaks = ([(name, each[which]) for name, each in by_name.items()] for which in (0, 1))
-    meaning = "What prod pods requested and are not expected to use: cores, bytes"
-    yield gauge("koordlet_node_predicted_resource_reclaimable", meaning, _PREDICTOR, _each(spare))
-    meaning = "What prod pods and the system are expected to need: cores, bytes"
-    yield gauge("koordlet_node_predicted_resource_peak", meaning, _PREDICTOR, _each(peaks))
-    known = [] if snapshot.prediction is None else [([str(PriorityClass.PROD)], float(found is None))]
-    meaning = "1 while too little is known to predict, else 0"
-    yield gauge("koordlet_node_resource_priority_reclaimable_status", meaning, ("priority",), known)
-    offered_again = [] if found is None else [(str(PriorityClass.PROD), found.least)]
-    meaning = "What pods of a priority requested and can be offered again: cores, bytes"
-    yield gauge("koordlet_node_priority_resource_reclaimable", meaning, _PRIORITY, _each(offered_again))
-
-
-def _predictors(found: Reclaimable) -> dict[str, tuple[Use, Use]]:
-    return {
-        prediction.POD: (found.by_pod.reclaimable, found.by_pod.peak),
-        prediction.PRIORITY: (found.by_priority.reclaimable, found.by_priority.peak),
-        prediction.LEAST: (found.least, found.peak),
-    }
-
-
-def _each(uses: Iterable[tuple[str, Use]]) -> Iterator[Sample]:
-    for name, use in uses:
-        yield from _use(use, name)
-
-
-def single_cpus(tick: Tick) -> Iterator[Metric]:
-    """A series for each CPU of the two pools: many, and only for who asks for them."""
-    for name, pool in (("cpuset_share_pool", tick.ls_pool), ("cpuset_be_share_pool", tick.be_pool)):
-        samples = (([str(cpu)], 1.0) for cpu in _cpus(pool))
-        yield gauge(f"koordlet_{name}_info", "The CPUs of the pool", ("cpu",), samples)
+def pool(text: str) -> cpuset.CPUSet | None:
+    """CPUs of a pool; None where another writer broke the annotation."""
+    try:
+        return cpuset.CPUSet.parse(text)
+    except ValueError:
+        return None
 
 
 def _offered(tick: Tick) -> Iterator[Sample]:
+    """Batch as it is after the tick, mid as the Node holds it. Koordinator gives CPU in cores, memory in bytes."""
     now = {keys.BATCH_CPU: tick.figures.batch_cpu, keys.BATCH_MEMORY: tick.figures.batch_memory}
     amounts = {**tick.snapshot.published.node_resources, **now}
     for resource, (scale, unit) in _OFFERED.items():
@@ -104,41 +84,118 @@ def _offered(tick: Tick) -> Iterator[Sample]:
             yield [resource, unit], amount / scale
 
 
+def _usage(snapshot: Snapshot) -> Iterator[Metric]:
+    average = snapshot.average
+    if average.node is not None:
+        system = allocatable.system_use(
+            node=average.node, pods=average.pods.values(), host_apps=average.host_apps.values()
+        )
+        yield gauge("koordlet_node_metric_node_usage", "Mean use of the node", _USE, _use(average.node))
+        yield gauge("koordlet_node_metric_system_usage", "Mean use beside pods", _USE, _use(system))
+        # As in a NodeMetric, the CPU of the system is divided as all use is.
+        shares = measured.system_cpu_by_numa(system.cpu, {at: each.node.cpu for at, each in snapshot.numa_use.items()})
+        samples = (
+            sample
+            for at, each in snapshot.numa_use.items()
+            if each.system_memory is not None
+            for sample in _use(Use(shares[at], each.system_memory), str(at))
+        )
+        meaning = "Mean use beside pods on a NUMA node"
+        yield gauge("koordlet_node_metric_numa_system_usage", meaning, _NUMA_USE, samples)
+    by_numa = [sample for at, each in snapshot.numa_use.items() for sample in _use(each.node, str(at))]
+    if not by_numa:
+        by_numa = [([str(at), "memory", "byte"], used) for at, used in snapshot.numa_memory.get("", {}).items()]
+    meaning = "Use of a NUMA node: mean, as in a NodeMetric, or memory at this moment"
+    yield gauge("koordlet_node_metric_numa_node_usage", meaning, _NUMA_USE, by_numa)
+    hosts: list[Sample] = []
+    for app in snapshot.slo.host_applications:
+        use = snapshot.usage.host_apps.get(app.name)
+        if use is not None:
+            classes = [str(app.priority), str(app.qos)]
+            hosts += ([app.name, "cpu", *classes], use.cpu / 1000), ([app.name, "memory", *classes], use.memory)
+    meaning = "Use of a process group outside Kubernetes: cores, bytes"
+    yield gauge("koordlet_host_application_resource_usage", meaning, _HOST, hosts)
+
+
+def _predicted(snapshot: Snapshot) -> Iterator[Metric]:
+    """Requests of prod pods that they are not expected to use; without series while nothing is predicted."""
+    forecast, prod = None, str(PriorityClass.PROD)
+    if has_node(snapshot):
+        offered = allocatable.amounts(snapshot.notes.kubelet_allocatable(snapshot.node))
+        forecast = prediction.reclaimable(prediction=snapshot.prediction, pods=snapshot.pods, offered=offered)
+    spare: dict[str, Use] = {}
+    peaks: dict[str, Use] = {}
+    if forecast:
+        by_pod, by_priority = forecast.by_pod, forecast.by_priority
+        spare = {prediction.POD: by_pod.reclaimable, prediction.PRIORITY: by_priority.reclaimable}
+        peaks = {prediction.POD: by_pod.peak, prediction.PRIORITY: by_priority.peak, prediction.LEAST: forecast.peak}
+        spare[prediction.LEAST] = forecast.least
+    for name, meaning, label, uses in (
+        (
+            "node_predicted_resource_reclaimable",
+            "What prod pods requested and are not expected to use",
+            "predictor",
+            spare,
+        ),
+        ("node_predicted_resource_peak", "What prod pods and the system are expected to need", "predictor", peaks),
+        (
+            "node_priority_resource_reclaimable",
+            "What pods of a priority requested and can be offered again",
+            "priority",
+            {prod: forecast.least} if forecast else {},
+        ),
+    ):
+        samples = (sample for whose, use in uses.items() for sample in _use(use, whose))
+        yield gauge(f"koordlet_{name}", f"{meaning}: cores, bytes", (label, *_USE), samples)
+    cold = [] if snapshot.prediction is None else [([prod], float(forecast is None))]
+    meaning = "1 while too little is known to predict, else 0"
+    yield gauge("koordlet_node_resource_priority_reclaimable_status", meaning, ("priority",), cold)
+
+
 def _use(use: Use, *whose: str) -> Iterator[Sample]:
     yield [*whose, "cpu", "core"], use.cpu / 1000
     yield [*whose, "memory", "byte"], use.memory
 
 
-def _by_numa(snapshot: Snapshot) -> Iterator[Sample]:
-    for numa, each in snapshot.numa_use.items():
-        yield from _use(each.node, str(numa))
-    if not snapshot.numa_use:
-        for numa, used in snapshot.numa_memory.get("", {}).items():
-            yield [str(numa), "memory", "byte"], used
+def _pressure(tick: Tick) -> Iterator[Metric]:
+    """Each line of a pressure file; the kernel has no `full` of CPU for the machine."""
+    stalls = [
+        ([subject, resource, degree], stall)
+        for subject, resources in tick.pressure.items()
+        for resource, each in resources.items()
+        for degree, stall in (("some", each.some), ("full", each.full))
+        if stall is not None
+    ]
+    meaning = "Part of the last 10, 60 or 300 seconds that work waited for a resource"
+    shares = (
+        ([*labels, seconds], getattr(stall, field) / 100) for labels, stall in stalls for seconds, field in _WINDOWS
+    )
+    yield gauge("koordlite_pressure_ratio", meaning, (*_STALLED, "seconds"), shares)
+    waited = ((labels, stall.total_us / 1e6) for labels, stall in stalls)
+    yield counter("koordlite_pressure_seconds", "Time that work has waited for a resource", _STALLED, waited)
 
 
-def _system_by_numa(snapshot: Snapshot, cpu: int) -> Iterator[Sample]:
-    """`cpu` is what the system uses on all NUMA nodes. As in a NodeMetric, it is divided as all use is."""
-    shares = measured.system_cpu_by_numa(cpu, {numa: each.node.cpu for numa, each in snapshot.numa_use.items()})
-    for numa, each in snapshot.numa_use.items():
-        if each.system_memory is not None:
-            yield from _use(Use(shares[numa], each.system_memory), str(numa))
-
-
-def _hosts(snapshot: Snapshot) -> Iterator[Sample]:
-    for app in snapshot.slo.host_applications:
-        use = snapshot.usage.host_apps.get(app.name)
-        if use is not None:
-            classes = [str(app.priority), str(app.qos)]
-            yield [app.name, "cpu", *classes], use.cpu / 1000
-            yield [app.name, "memory", *classes], use.memory
-
-
-def _cpus(pool: str) -> Iterator[int]:
-    try:
-        yield from cpuset.CPUSet.parse(pool)
-    except ValueError:
-        return  # The annotation was broken by another writer.
+def cache_use(rows: Iterable[OwnedUse]) -> Iterator[Metric]:
+    """Four gauges: two of classes, two of pods. A value the hardware could not give has no series."""
+    classes: list[tuple[OwnedUse, list[str]]] = []
+    pods: list[tuple[OwnedUse, list[str]]] = []
+    for row in rows:
+        owner = [row.namespace, row.pod] if row.pod else [row.qos]
+        (pods if row.pod else classes).append((row, [str(row.cache), *owner]))
+    for occupancy, bandwidth, whose, labels, owned in (
+        ("koordlet_resctrl_llc_occupancy", "koordlet_resctrl_memory_bandwidth", "a class", ("qos",), classes),
+        (
+            "koordlite_resctrl_pod_llc_occupancy_bytes",
+            "koordlite_resctrl_pod_memory_bandwidth",
+            "a pod",
+            ("pod_namespace", "pod_name"),
+            pods,
+        ),
+    ):
+        sizes = ((owner, size) for row, owner in owned if (size := row.use.occupancy_bytes) is not None)
+        yield gauge(occupancy, f"Bytes of the last cache {whose} holds", ("cache_id", *labels), sizes)
+        rates = (([*owner, word], rate) for row, owner in owned for word, rate in present.bandwidths(row.use))
+        yield gauge(bandwidth, f"Bytes per second {whose} moves", ("cache_id", *labels, "mb_type"), rates)
 
 
 BATCH_TERMS = ("capacity", "margin", "system", "hp", "result")

@@ -15,7 +15,7 @@ from prometheus_client.core import Metric
 from koordlite.changes import cgroup as cgroup_change
 from koordlite.changes import core_cookie
 from koordlite.model import keys
-from koordlite.model.picture.usage import Pressure, Stall
+from koordlite.model.picture.usage import Pressure
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
@@ -24,52 +24,60 @@ from koordlite.report.tick import Tick
 
 _SUMMARY = ("resource", "unit", "pod_uid", "pod_name", "pod_namespace", "container_id", "container_name")
 _CONTAINER = ("container_id", "container_name", "pod_uid", "pod_name", "pod_namespace")
-_CPI = (*_CONTAINER, "cpi_field")
 _STALL = ("psi_resource_type", "psi_precision", "psi_degree", "cpu_full_supported")
 _POD = ("pod_uid", "pod_name", "pod_namespace")
-_OBJECTIVE = (*_POD, "query")
-_POD_PSI = (*_POD, *_STALL)
-_CONTAINER_PSI = (*_CONTAINER, *_STALL)
 _BURST = ("pod_namespace", "pod_name", "container_id", "container_name")
 _OOM = ("pod_name", "pod_namespace", "pod_uid", "container_name")
 _COOKIE = (*_OOM, "container_id", "core_sched_group", "core_sched_cookie")
-_EXTENDED = (keys.BATCH_CPU, keys.BATCH_MEMORY, keys.MID_CPU, keys.MID_MEMORY)
 _PSI_WORDS = {"cpu": "cpu", "memory": "mem", "io": "io"}
 _MEANS = ("avg10", "avg60", "avg300")
 
 
-def families(snapshot: Snapshot, *, longer_psi: bool = False) -> Iterator[Metric]:
+def families(tick: Tick, *, longer_psi: bool) -> Iterator[Metric]:
     """All families; no series for what the kernel does not report or nothing asks for. `longer_psi`: also the means
     over 60 and 300 s."""
+    snapshot = tick.snapshot
     yield _summary(snapshot, "requests", lambda container: container.requests)
     yield _summary(snapshot, "limits", lambda container: container.limits)
     means = _MEANS if longer_psi else _MEANS[:1]
-    meaning = "Percent of the last 10, 60 or 300 s that the pod waited"
-    yield gauge("koordlet_pod_psi", meaning, _POD_PSI, _pods_waiting(snapshot, means))
-    meaning = "Percent of the last 10, 60 or 300 s that the container waited"
-    yield gauge("koordlet_container_psi", meaning, _CONTAINER_PSI, _containers_waiting(snapshot, means))
+    of_pods = [(_owner(pod), place.group) for pod in snapshot.pods if (place := snapshot.places.get(pod.uid))]
+    of_containers = [([c.id, c.name, *_owner(pod)], group) for pod, c, group in _placed(snapshot)]
+    for whose, labels, owners in (("pod", _POD, of_pods), ("container", _CONTAINER, of_containers)):
+        meaning = f"Percent of the last 10, 60 or 300 s that the {whose} waited"
+        samples = (s for owner, group in owners for s in _waiting(owner, snapshot.pressure.get(group, {}), means))
+        yield gauge(f"koordlet_{whose}_psi", meaning, (*labels, *_STALL), samples)
     meaning = "Part of the time a pod's threads want a CPU that they wait for one, throttling by its own limit left out"
     waits = ((_owner(pod), wait.share) for pod in snapshot.pods if (wait := snapshot.cpu_waits.get(pod.uid)))
     yield gauge("koordlite_cpu_contention_ratio", meaning, _POD, waits)
-    meaning = (
-        "Value that a pod's objective limits, as part of it (suppress.koordlite.io/objective); above 1 it is missed"
-    )
     ratios = (
         ([*_owner(pod), goal.query], goal.value / goal.most)
         for pod in snapshot.pods
         if (goal := snapshot.objectives.get(pod.uid)) and goal.is_current(snapshot.time)
         if goal.value is not None and goal.most > 0
     )
-    yield gauge("koordlite_objective_ratio", meaning, _OBJECTIVE, ratios)
+    value = "Value that a pod's objective limits, as part of it (suppress.koordlite.io/objective)"
+    yield gauge("koordlite_objective_ratio", f"{value}; above 1 it is missed", (*_POD, "query"), ratios)
+    counts = (
+        ([container.id, container.name, *_owner(pod), field], getattr(counted, field))
+        for pod, container, group in _placed(snapshot)
+        if (counted := snapshot.hardware_counts.get(group))
+        for field in ("cycles", "instructions")
+    )
     meaning = "Cycles and instructions of a container in a window of some seconds"
-    yield gauge("koordlet_container_cpi", meaning, _CPI, _hardware_counts(snapshot))
+    yield gauge("koordlet_container_cpi", meaning, (*_CONTAINER, "cpi_field"), counts)
     for name, field in (("burst", "cpu.burst"), ("quota", "cpu.quota")):
         meaning = f"CPU {name} in µs that the agent gave a container"
         yield gauge(f"koordlet_container_scaled_cfs_{name}_us", meaning, _BURST, _scaled(snapshot, field))
     meaning = "Place of a container's processes in the queue of the OOM killer"
-    yield gauge("koordlet_container_oom_score_adj", meaning, _OOM, _oom_scores(snapshot))
+    scores = (
+        ([pod.name, pod.namespace, pod.uid, c.name], min(processes, key=lambda each: each.pid).oom_score_adj)
+        for pod, c, group in _placed(snapshot)
+        if (processes := snapshot.oom_scores.get(group))
+    )
+    yield gauge("koordlet_container_oom_score_adj", meaning, _OOM, scores)
     meaning = "1 for each cookie of core scheduling that we gave processes of a container"
     yield gauge("koordlet_container_core_sched_cookie", meaning, _COOKIE, _cookies(snapshot))
+    yield from _connections(tick)
 
 
 def _summary(snapshot: Snapshot, which: str, amounts: Callable[[ContainerInfo], Mapping[str, Quantity]]) -> Metric:
@@ -79,49 +87,22 @@ def _summary(snapshot: Snapshot, which: str, amounts: Callable[[ContainerInfo], 
         for pod in snapshot.pods
         for container in pod.containers
         for resource, amount in amounts(container).items()
-        if resource in _EXTENDED
+        if resource in keys.PROMISED_RESOURCES
     )
     meaning = f"Extended resources in the {which} of a container"
     return gauge(f"koordlet_container_resource_{which}", meaning, _SUMMARY, samples)
-
-
-def _pods_waiting(snapshot: Snapshot, means: Sequence[str]) -> Iterator[Sample]:
-    for pod in snapshot.pods:
-        found = snapshot.pressure.get(snapshot.places[pod.uid].group, {}) if pod.uid in snapshot.places else {}
-        yield from _waiting(_owner(pod), found, means)
 
 
 def _owner(pod: Pod) -> list[str]:
     return [pod.uid, pod.name, pod.namespace]
 
 
-def _containers_waiting(snapshot: Snapshot, means: Sequence[str]) -> Iterator[Sample]:
-    for pod, container, group in _placed(snapshot):
-        owner = [container.id, container.name, pod.uid, pod.name, pod.namespace]
-        yield from _waiting(owner, snapshot.pressure.get(group, {}), means)
-
-
-def _waiting(owner: Sequence[str], found: Mapping[str, Pressure], means: Sequence[str]) -> Iterator[Sample]:
-    full = "true" if "cpu" in found and found["cpu"].full else "false"
-    for resource, pressure in found.items():
-        for degree, stall in _degrees(pressure):
-            for mean in means:
+def _waiting(owner: Sequence[str], by_resource: Mapping[str, Pressure], means: Sequence[str]) -> Iterator[Sample]:
+    full = "true" if "cpu" in by_resource and by_resource["cpu"].full else "false"
+    for resource, pressure in by_resource.items():
+        for degree, stall in (("some", pressure.some), ("full", pressure.full)):
+            for mean in means if stall else ():
                 yield [*owner, _PSI_WORDS[resource], mean, degree, full], getattr(stall, mean)
-
-
-def _hardware_counts(snapshot: Snapshot) -> Iterator[Sample]:
-    for pod, container, group in _placed(snapshot):
-        counts = snapshot.hardware_counts.get(group)
-        if counts is not None:
-            owner = [container.id, container.name, pod.uid, pod.name, pod.namespace]
-            yield [*owner, "cycles"], counts.cycles
-            yield [*owner, "instructions"], counts.instructions
-
-
-def _degrees(pressure: Pressure) -> Iterator[tuple[str, Stall]]:
-    yield "some", pressure.some
-    if pressure.full is not None:
-        yield "full", pressure.full
 
 
 def _scaled(snapshot: Snapshot, field: str) -> Iterator[Sample]:
@@ -135,23 +116,14 @@ def _scaled(snapshot: Snapshot, field: str) -> Iterator[Sample]:
             yield [pod.namespace, pod.name, container.id, container.name], value
 
 
-def _oom_scores(snapshot: Snapshot) -> Iterator[Sample]:
-    for pod, container, group in _placed(snapshot):
-        processes = snapshot.oom_scores.get(group, ())
-        if processes:
-            first = min(processes, key=lambda process: process.pid)
-            yield [pod.name, pod.namespace, pod.uid, container.name], first.oom_score_adj
-
-
 def _cookies(snapshot: Snapshot) -> Iterator[Sample]:
     if snapshot.core_sched.missing:
         return
     places = (place for place in snapshot.found if place.kind is core_cookie.COOKIE)
     groups = {core_cookie.cookie_of(place): place.part("core_group") for place in places}
     for pod, container, group in _placed(snapshot):
-        for cookie in sorted(
-            {task.cookie for task in snapshot.core_sched.tasks.get(group, ()) if task.cookie in groups}
-        ):
+        tasks = snapshot.core_sched.tasks.get(group, ())
+        for cookie in sorted({task.cookie for task in tasks if task.cookie in groups}):
             owner = [pod.name, pod.namespace, pod.uid, container.name, container.id]
             yield [*owner, groups[cookie], str(cookie)], 1
 
@@ -162,25 +134,23 @@ def _placed(snapshot: Snapshot) -> Iterator[tuple[Pod, ContainerInfo, str]]:
         yield from ((pod, c, groups[c.name]) for c in pod.containers if c.name in groups)
 
 
-_PLACED = frozenset({"NUMAAffinity", "NUMAAffinityDeclared", "NUMAAffinityNamed", "NUMAAffinityFading"})
+_ON_ONE_NODE = frozenset({"NUMAAffinity", "NUMAAffinityDeclared", "NUMAAffinityNamed", "NUMAAffinityFading"})
 """Reasons of pods that are on one NUMA node."""
 
 
-def talks(tick: Tick) -> Iterator[Metric]:
-    """Result and cost of the last count, and the pods placed by NUMA node."""
-    counted = tick.snapshot.affinity.connections
-    connections, pairs, uncounted, seconds = (
-        (sum(counted.totals.values()), len(counted.talks), len(counted.uncounted), counted.cost_seconds)
-        if counted
-        else (None,) * 4
-    )
-    for name, meaning, value in (
-        ("connections", "TCP connections that leave their pod", connections),
-        ("pairs", "Pairs of pods of the node that talk to each other", pairs),
-        ("uncounted_pods", "Pods whose connections are not known", uncounted),
-        ("count_seconds", "Time that the last count of connections took", seconds),
+def _connections(tick: Tick) -> Iterator[Metric]:
+    """Result and cost of the last count of connections, and the pods placed by NUMA node."""
+    count = tick.snapshot.affinity.connections
+    values = (sum(count.totals.values()), len(count.talks), len(count.uncounted), count.cost_seconds) if count else ()
+    for at, (name, meaning) in enumerate(
+        (
+            ("connections", "TCP connections that leave their pod"),
+            ("pairs", "Pairs of pods of the node that talk to each other"),
+            ("uncounted_pods", "Pods whose connections are not known"),
+            ("count_seconds", "Time that the last count of connections took"),
+        )
     ):
-        yield single(f"koordlite_affinity_{name}", meaning, value)
-    placed = collections.Counter(str(d.evidence["numa_node"]) for d in tick.decisions if d.reason in _PLACED)
-    kept = (([node], count) for node, count in sorted(placed.items()))
-    yield gauge("koordlite_affinity_pods", "Pods kept on a NUMA node", ("numa_node",), kept)
+        yield single(f"koordlite_affinity_{name}", meaning, values[at] if values else None)
+    nodes = collections.Counter(str(d.evidence["numa_node"]) for d in tick.decisions if d.reason in _ON_ONE_NODE)
+    samples = (([node], pods) for node, pods in sorted(nodes.items()))
+    yield gauge("koordlite_affinity_pods", "Pods kept on a NUMA node", ("numa_node",), samples)

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from koordlite.changes.resctrl import ResctrlGroupChange, ResctrlMountChange, ResctrlReturn, SchemataChange, TasksChange
 from koordlite.model.decision import Decision
 from koordlite.report.explain import resctrl_plan
-from koordlite.report.metrics.machine import cache_use
+from koordlite.report.metrics.node import cache_use
 from koordlite.report.present import OwnedUse
 from koordlite.report.terminal import resctrl_map
 from koordlite.resctrl.values import (
