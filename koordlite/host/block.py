@@ -36,7 +36,8 @@ def of_device(files: Files, name: str) -> tuple[str, ...]:
 
 def of_volume_group(files: Files, name: str) -> tuple[str, ...]:
     """The disks below the volumes of an LVM group; empty for a group without any volume."""
-    volumes = [dm for dm, alias in _mapped(files) if _group_of(alias) == name]
+    # `GROUP-VOLUME`, where a dash that belongs to a name is doubled.
+    volumes = [dm for dm, alias in _mapped(files) if _SINGLE_DASH.split(alias)[0].replace("--", "-") == name]
     return _numbers(files, {disk for dm in volumes for disk in _below(files, dm)})
 
 
@@ -48,7 +49,9 @@ def of_pod_volume(files: Files, uid: str, name: str) -> tuple[str, ...]:
     folder = f"{_PODS}/{uid}/volumes/kubernetes.io~csi"
     mounted = _names(files, folder)
     volume = name if name in mounted else mounted[0] if len(mounted) == 1 else ""
-    number = _mounted_number(files, f"{folder}/{volume}/mount") if volume else ""
+    lines = (line.split() for path in _MOUNTS for line in text(files, path).splitlines()) if volume else ()
+    point = f"{folder}/{volume}/mount"
+    number = next((fields[2] for fields in lines if len(fields) > 4 and fields[4] == point), "")
     device = text(files, f"/sys/dev/block/{number}/uevent") if number else ""
     match = re.search(r"^DEVNAME=(\S+)$", device, re.MULTILINE)
     return _numbers(files, set(_below(files, match[1]))) if match else ()
@@ -71,20 +74,6 @@ def _mapped(files: Files) -> Iterator[tuple[str, str]]:
     for disk in _names(files, _BLOCK):
         if disk.startswith("dm-"):
             yield disk, text(files, f"{_BLOCK}/{disk}/dm/name")
-
-
-def _group_of(alias: str) -> str:
-    """`GROUP-VOLUME`, where a dash that belongs to a name is doubled."""
-    return _SINGLE_DASH.split(alias)[0].replace("--", "-")
-
-
-def _mounted_number(files: Files, point: str) -> str:
-    for path in _MOUNTS:
-        for line in text(files, path).splitlines():
-            fields = line.split()
-            if len(fields) > 4 and fields[4] == point:
-                return fields[2]
-    return ""
 
 
 def _numbers(files: Files, disks: Sequence[str] | set[str]) -> tuple[str, ...]:

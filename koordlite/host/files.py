@@ -53,7 +53,13 @@ class RealFiles(LocalFiles):
     def __init__(self, *, most_open: int = 16_384) -> None:
         """`kept` bounds the descriptors held, as does half of the process's own limit, which is raised as far as it may
         be. The kernel holds a page for each: 250 pods of two containers need 20 MiB of it."""
-        self._capacity = max(1, min(most_open, _descriptors(2 * most_open) // 2))
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit = 2 * most_open
+        if soft != resource.RLIM_INFINITY and soft < limit:
+            # Up to the hard limit anyone may.
+            limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        self._capacity = max(1, min(most_open, limit // 2))
         self._kept: dict[str, int] = {}
 
     def read(self, path: str) -> bytes:
@@ -112,42 +118,24 @@ class RealFiles(LocalFiles):
 
     def _read_kept(self, path: str) -> bytes:
         try:
-            return _pread_all(self._descriptor(path))
+            fd = self._kept.get(path)
+            if fd is None:
+                if len(self._kept) >= self._capacity:
+                    os.close(self._kept.pop(next(iter(self._kept))))
+                # The journal names many of the same files, and a path is longer than all else that is kept of them.
+                fd = self._kept[sys.intern(path)] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # Kernel files that print one record give it in one read, so a short read is the end of them.
+            content = os.pread(fd, _CHUNK_BYTES, 0)
+            while len(content) % _CHUNK_BYTES == 0 and content:
+                more = os.pread(fd, _CHUNK_BYTES, len(content))
+                if not more:
+                    break
+                content += more
+            return content
         except OSError as error:
             raise with_path(error, path) from None
-
-    def _descriptor(self, path: str) -> int:
-        fd = self._kept.get(path)
-        if fd is not None:
-            return fd
-        if len(self._kept) >= self._capacity:
-            os.close(self._kept.pop(next(iter(self._kept))))
-        # The journal names many of the same files, and a path is longer than all else that is kept of them.
-        fd = self._kept[sys.intern(path)] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        return fd
 
     def _drop(self, path: str) -> None:
         fd = self._kept.pop(path, None)
         if fd is not None:
             os.close(fd)
-
-
-def _descriptors(target: int) -> int:
-    """Number of files this process may have open, after asking for `wanted`: up to the hard limit anyone may."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= target:
-        return target
-    raised = target if hard == resource.RLIM_INFINITY else min(target, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
-    return raised
-
-
-def _pread_all(fd: int) -> bytes:
-    """Kernel files that print one record give it in one read, so a short read is the end of them."""
-    content = os.pread(fd, _CHUNK_BYTES, 0)
-    while len(content) % _CHUNK_BYTES == 0 and content:
-        more = os.pread(fd, _CHUNK_BYTES, len(content))
-        if not more:
-            break
-        content += more
-    return content

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import pathlib
 import platform
 import struct
 from collections.abc import Iterable, Sequence
@@ -76,16 +77,12 @@ class CgroupCounters:
     def read(self) -> list[Reading]:
         """Counts so far, CPU by CPU."""
         form = struct.Struct(f"={3 + self._events}Q")
-        return [_reading(form.unpack(os.read(fd, form.size))) for fd in self._leaders]
+        words = (form.unpack(os.read(fd, form.size)) for fd in self._leaders)
+        return [Reading(enabled, running, tuple(counts)) for _, enabled, running, *counts in words]
 
     def close(self) -> None:
         """Stop counting."""
         self._opened.close()
-
-
-def _reading(words: tuple[int, ...]) -> Reading:
-    _, enabled, running, *counts = words
-    return Reading(enabled, running, tuple(counts))
 
 
 _LIBRARY = ctypes.CDLL(None, use_errno=True)
@@ -108,13 +105,9 @@ def _open(event: Event, group: int, cpu: int, leader: int) -> int:
 def _why(number: int) -> str:
     word = errno.errorcode.get(number, str(number))
     if number in (errno.EACCES, errno.EPERM):
-        return f"perf_event_open: {word}: it takes the capability PERFMON; {_PARANOID} is {_paranoid()}"
+        try:
+            paranoid = pathlib.Path(_PARANOID).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            paranoid = f"not readable ({error.strerror})"
+        return f"perf_event_open: {word}: it takes the capability PERFMON; {_PARANOID} is {paranoid}"
     return f"perf_event_open: {word}: {_REASONS.get(number, os.strerror(number))}"
-
-
-def _paranoid() -> str:
-    try:
-        with open(_PARANOID, encoding="utf-8") as file:
-            return file.read().strip()
-    except OSError as error:
-        return f"not readable ({error.strerror})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -103,7 +103,7 @@ def _busy(fields: Sequence[bytes]) -> int:
 def memory(files: Files) -> MemInfo:
     """Total and available memory from /proc/meminfo."""
     raw = files.read("/proc/meminfo")
-    return MemInfo(_kib(raw, b"MemTotal"), _kib(raw, b"MemAvailable"))
+    return MemInfo(kib(raw, b"MemTotal"), kib(raw, b"MemAvailable"))
 
 
 def swap_bytes(files: Files) -> int:
@@ -123,7 +123,17 @@ def mounts(files: Files) -> tuple[Mount, ...]:
             raw = files.read(path)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        return tuple(_mounts(raw))
+        rows = (line.split(b" ") for line in raw.splitlines())
+        return tuple(
+            Mount(
+                row[2].decode(errors="replace"),
+                # Blanks, tabs, newlines and backslashes in a mount point are printed as octal.
+                _OCTAL.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), row[1]).decode(errors="surrogateescape"),
+                frozenset(row[3].decode(errors="replace").split(",")),
+            )
+            for row in rows
+            if len(row) >= 4
+        )
     return ()
 
 
@@ -189,40 +199,25 @@ def run_delay(files: Files, tid: int) -> tuple[int, int] | None:
     return number(fields[0]), number(fields[1])
 
 
-def _kib(raw: bytes, name: bytes) -> int:
-    match = re.search(rb"^" + name + rb":\s+(\d+) kB$", raw, re.MULTILINE)
+def kib(raw: bytes, name: bytes) -> int:
+    """Bytes in a line of /proc/meminfo, or of a NUMA node's meminfo; ValueError when it is missing."""
+    match = re.search(rb"(?:^| )" + re.escape(name) + rb":\s+(\d+) kB$", raw, re.MULTILINE)
     if not match:
-        raise ValueError(f"/proc/meminfo has no line {name.decode()} in kB")
+        raise ValueError(f"no line {name.decode()} in kB in {raw[:80]!r}")
     return number(match[1]) * _KIB
-
-
-def _mounts(raw: bytes) -> Iterator[Mount]:
-    for line in raw.splitlines():
-        fields = line.split(b" ")
-        if len(fields) >= 4:
-            options = frozenset(fields[3].decode(errors="replace").split(","))
-            yield Mount(fields[2].decode(errors="replace"), _unescaped(fields[1]), options)
-
-
-def _unescaped(field: bytes) -> str:
-    """Blanks, tabs, newlines and backslashes in a mount point are printed as octal."""
-    plain = _OCTAL.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), field)
-    return plain.decode(errors="surrogateescape")
 
 
 def pressure(raw: bytes) -> Pressure:
     """Contents of a pressure file; ValueError when a line is none of its two, or `some` is missing."""
-    stalls = dict(map(_stall, raw.strip().splitlines()))
+    stalls: dict[bytes, Stall] = {}
+    for line in raw.strip().splitlines():
+        match = _PSI_LINE.fullmatch(line.strip())
+        if not match:
+            raise ValueError(f"{line[:80]!r} is no line of a pressure file: some|full avg10= avg60= avg300= total=")
+        stalls[match[1]] = Stall(float(match[2]), float(match[3]), float(match[4]), number(match[5]))
     if b"some" not in stalls:
         raise ValueError(f"no line some in {raw[:80]!r}")
     return Pressure(stalls[b"some"], stalls.get(b"full"))
-
-
-def _stall(line: bytes) -> tuple[bytes, Stall]:
-    match = _PSI_LINE.fullmatch(line.strip())
-    if not match:
-        raise ValueError(f"{line[:80]!r} is no line of a pressure file: some|full avg10= avg60= avg300= total=")
-    return match[1], Stall(float(match[2]), float(match[3]), float(match[4]), number(match[5]))
 
 
 def number(raw: bytes) -> int:

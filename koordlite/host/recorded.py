@@ -139,18 +139,13 @@ def _tree(items: Mapping[str, _Item]) -> dict[str, set[str]]:
     for path, item in items.items():
         if item.dir is not None:
             children.setdefault(path, set())
-        _hang_in(path, children)
+        below, is_new = path, True
+        while below != "/" and is_new:
+            parent, name = posixpath.split(below)
+            is_new = parent not in children
+            children.setdefault(parent, set()).add(name)
+            below = parent
     return children
-
-
-def _hang_in(path: str, children: dict[str, set[str]]) -> None:
-    while path != "/":
-        parent, name = posixpath.split(path)
-        exists = parent in children
-        children.setdefault(parent, set()).add(name)
-        if exists:
-            return
-        path = parent
 
 
 def _refusal(number: int, path: str) -> OSError:

@@ -9,6 +9,7 @@ samples is by the clock or by the interrupts, whichever says more.
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 from collections.abc import Callable, Collection
@@ -71,9 +72,12 @@ class Sentinel:
         layout = cgroups.layout
         # The root group of v2 repeats /proc/stat, tick by tick and CPU by CPU; the one of v1 counts like any other.
         groups = [*([""] if layout.version == 1 else []), layout.kubepods, layout.besteffort]
-        counters = [_counter(files, cgroups.path(group, "cpu.usage")) for group in groups]
-        self._now, self._usage_ns = clock.monotonic, Version(layout.version).usage_ns
         real = isinstance(files, RealFiles)
+        paths = [cgroups.path(group, "cpu.usage") for group in groups]
+        counters: list[Callable[[], bytes]] = [
+            OpenCounter(path) if real else functools.partial(files.read, path) for path in paths
+        ]
+        self._now, self._usage_ns = clock.monotonic, Version(layout.version).usage_ns
         self._accounted = coarse_monotonic if real else clock.monotonic
         self.confirm_seconds = reaction.confirm_seconds(timer_period_seconds=timer_period_seconds() if real else 0.0)
         """What two samples have to be apart for their difference to be worth an answer."""
@@ -103,10 +107,6 @@ class Sentinel:
         if self._node or usage.node is None:
             return 0
         return max(0, usage.node.cpu - sum(use.cpu for use in usage.pods.values()))
-
-
-def _counter(files: Files, path: str) -> Callable[[], bytes]:
-    return OpenCounter(path) if isinstance(files, RealFiles) else lambda: files.read(path)
 
 
 def between(first: UsageSample, second: UsageSample) -> FreshUse:

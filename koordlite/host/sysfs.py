@@ -21,8 +21,7 @@ _LOCAL_DISTANCE = 10
 _PAGE_FOLDER = re.compile(r"hugepages-(\d+)kB", re.ASCII)
 _NUMA_ROW = re.compile(rb"^(\w+)(?:=\d+)?((?: \S+)*)$", re.ASCII)
 _NUMA_AMOUNT = re.compile(rb"N(\d+)=(\d+)", re.ASCII)
-_KIB = 1024
-_RECLAIMABLE = ("MemFree", "Active(file)", "Inactive(file)", "SReclaimable")
+_RECLAIMABLE = (b"MemFree", b"Active(file)", b"Inactive(file)", b"SReclaimable")
 _CORE_PARTS = ("physical_package_id", "die_id", "cluster_id", "core_id")
 
 
@@ -140,12 +139,9 @@ def _numa_node(files: Files, node: int, ids: Sequence[int], online: CPUSet) -> N
     distances = text(files, f"{folder}/distance").split()
     # The kernel prints one distance for each online node, in the order of their ids; ids may have gaps.
     pairs = tuple(zip(ids, map(int, distances), strict=False))
-    return NUMANode(node, cpus, _node_memory(files, folder), pairs, _huge_pages(files, f"{folder}/hugepages"))
-
-
-def _node_memory(files: Files, folder: str) -> int:
-    match = re.search(r"MemTotal:\s+(\d+) kB", text(files, f"{folder}/meminfo"))
-    return int(match[1]) * 1024 if match else 0
+    meminfo = text(files, f"{folder}/meminfo").encode()
+    memory = procfs.kib(meminfo, b"MemTotal") if b"MemTotal:" in meminfo else 0
+    return NUMANode(node, cpus, memory, pairs, _huge_pages(files, f"{folder}/hugepages"))
 
 
 def _huge_pages(files: Files, folder: str) -> tuple[tuple[int, int], ...]:
@@ -186,8 +182,8 @@ def numa_memory_of_node(raw: bytes) -> int:
 
     ValueError when a line is missing. Source: Koordinator's node resource collector.
     """
-    total, *free = (_meminfo_line(raw, name) for name in ("MemTotal", *_RECLAIMABLE))
-    return max(total - sum(free), 0) * _KIB
+    total, *free = (procfs.kib(raw, name) for name in (b"MemTotal", *_RECLAIMABLE))
+    return max(total - sum(free), 0)
 
 
 def _numa_row(raw: bytes, name: bytes) -> dict[int, int]:
@@ -195,18 +191,7 @@ def _numa_row(raw: bytes, name: bytes) -> dict[int, int]:
     words = next((match[2].split() for match in rows if match[1] == name), None)
     if not words:
         raise ValueError(f"no row {name.decode()} in {raw[:80]!r}")
-    return _numa_amounts(words)
-
-
-def _numa_amounts(words: Sequence[bytes]) -> dict[int, int]:
     matches = [_NUMA_AMOUNT.fullmatch(word) for word in words]
     if None in matches:
         raise ValueError(f"{b' '.join(words)[:80]!r} is no list of amounts like N0=1 N1=2")
     return {int(match[1]): procfs.number(match[2]) for match in matches if match}
-
-
-def _meminfo_line(raw: bytes, name: str) -> int:
-    match = re.search(rb"\b" + re.escape(name).encode() + rb":\s+(\d+) kB", raw)
-    if not match:
-        raise ValueError(f"no line {name} in kB in {raw[:80]!r}")
-    return procfs.number(match[1])

@@ -13,9 +13,9 @@ from koordlite.kube.client.access import Api
 from koordlite.kube.client.answers import RequestTimes
 from koordlite.kube.client.background import BackgroundRequests
 from koordlite.kube.kubelet import http, static_pods
-from koordlite.kube.kubelet.given_out import GivenOut
 from koordlite.kube.kubelet.http import KubeletHttp
-from koordlite.kube.kubelet.pod_resources import PodResources
+from koordlite.kube.kubelet.pod_resources import PodResourcesClient
+from koordlite.kube.kubelet.resources import PodResourcesPoller
 from koordlite.kube.kubelet.state import KubeletState
 from koordlite.kube.kubelet.static_pods import PodsOnNode
 from koordlite.kube.publish import evictions
@@ -85,8 +85,8 @@ class KubeCluster:
         }
         self._node, self._topology = self._watches["node"], self._watches["topology"]
         socket = f"{settings.kubelet_folder.rstrip('/')}/{settings.kubelet_pod_resources}"
-        resources = GivenOut(
-            PodResources(socket) if settings.kubelet_pod_resources else None,
+        poller = PodResourcesPoller(
+            PodResourcesClient(socket) if settings.kubelet_pod_resources else None,
             socket=socket,
             monotonic=clock.monotonic,
             cdi_folder=settings.cdi_folder.rstrip("/"),
@@ -98,7 +98,7 @@ class KubeCluster:
             topology=topology,
             with_pods=settings.pods == "kubelet",
             monotonic=clock.monotonic,
-            assigned=resources if pod_resources else None,
+            poller=poller if pod_resources else None,
             notices=pod_resources,
         )
         self._publisher = Publisher(api, node_name, node=self._node, topology=self._topology, monotonic=clock.monotonic)

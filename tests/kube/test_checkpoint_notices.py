@@ -11,10 +11,10 @@ import pytest
 
 from koordlite.host.files import RealFiles
 from koordlite.kube.kubelet.checkpoints import CheckpointNotices
-from koordlite.kube.kubelet.given_out import GivenOut
+from koordlite.kube.kubelet.resources import PodResourcesPoller
 from koordlite.kube.kubelet.state import KubeletState
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.picture.kubelet import Given, PodGiven
+from koordlite.model.picture.kubelet import PodResources, ResourceSet
 from koordlite.model.topology import CPU, NUMANode, Topology
 
 LONG = 30.0
@@ -67,17 +67,17 @@ class Kubelet:
     def __init__(self) -> None:
         self.asked = threading.Semaphore(0)
 
-    def list(self) -> tuple[PodGiven, ...]:
+    def list(self) -> tuple[PodResources, ...]:
         self.asked.release()
         return ()
 
-    def allocatable(self) -> Given:
-        return Given(CPUSet([1]))
+    def allocatable(self) -> ResourceSet:
+        return ResourceSet(CPUSet([1]))
 
 
 def test_kubelet_is_asked_when_it_admits_a_pod(tmp_path: Path) -> None:
     kubelet = Kubelet()
-    given = GivenOut(kubelet, socket="/k.sock", monotonic=time.monotonic)  # type: ignore[arg-type]
+    given = PodResourcesPoller(kubelet, socket="/k.sock", monotonic=time.monotonic)  # type: ignore[arg-type]
     state = KubeletState(
         lambda: None,
         files=RealFiles(),
@@ -85,7 +85,7 @@ def test_kubelet_is_asked_when_it_admits_a_pod(tmp_path: Path) -> None:
         topology=Topology((CPU(0, 0, 0, 0), CPU(1, 0, 0, 0)), (NUMANode(0, CPUSet([0, 1]), 2**30),)),
         with_pods=False,
         monotonic=time.monotonic,
-        assigned=given,
+        poller=given,
         notices=True,
     )
     state.start()

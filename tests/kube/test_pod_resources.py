@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.kube.kubelet import checkpoints, pod_resources
-from koordlite.kube.kubelet.pod_resources import PodResources
+from koordlite.kube.kubelet.pod_resources import PodResourcesClient
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
-from koordlite.model.picture.kubelet import Devices, Given, MemoryBlock, PodGiven
+from koordlite.model.picture.kubelet import Devices, MemoryBlock, PodResources, ResourceSet
 
 SERVICE = "v1.PodResourcesLister"
 CAPTURES = os.environ.get("KUBELET_CAPTURES", "")
@@ -49,11 +49,13 @@ MAIN = (
     _field(1, "main") + _field(2, GPU) + _field(3, _varint(2) + _varint(300)) + _field(4, MEMORY) + _field(9, "later")
 )
 POD = _field(1, _field(1, "p") + _field(2, "ns") + _field(3, MAIN))
-GIVEN = Given(CPUSet((2, 300)), (Devices("x.io/gpu", ("g0", "g1"), (1,)),), (MemoryBlock("memory", 1 << 33, (0, 1)),))
+GIVEN = ResourceSet(
+    CPUSet((2, 300)), (Devices("x.io/gpu", ("g0", "g1"), (1,)),), (MemoryBlock("memory", 1 << 33, (0, 1)),)
+)
 
 
 def test_a_list_tells_cpus_devices_and_memory_of_each_container() -> None:
-    assert pod_resources.parse_list(POD) == (PodGiven("ns", "p", {"main": GIVEN}),)
+    assert pod_resources.parse_list(POD) == (PodResources("ns", "p", {"main": GIVEN}),)
 
 
 def claim(*names: str, driver: str = "dra.cpu") -> bytes:
@@ -71,7 +73,7 @@ def test_cpus_of_resource_claims_are_named_as_the_container_runtime_names_them()
         claim("dra.k8s.io/cpu=claim-1", "dra.k8s.io/cpu=claim-1"), claim("gpu.example.com/gpu=g0", driver="gpu")
     )
     (pod,) = pod_resources.parse_list(raw)
-    assert pod.containers == {"app": Given(claims=("dra.k8s.io/cpu=claim-1",))}
+    assert pod.containers == {"app": ResourceSet(claims=("dra.k8s.io/cpu=claim-1",))}
 
 
 SPECIFICATION = {
@@ -151,20 +153,20 @@ def socket(tmp_path: Path) -> Iterator[str]:
 
 
 def test_the_socket_is_asked_with_grpc(socket: str) -> None:
-    assert PodResources(socket).list()[0].containers["main"] == GIVEN
+    assert PodResourcesClient(socket).list()[0].containers["main"] == GIVEN
 
 
 def test_a_method_kubelet_does_not_have_is_told_in_its_words(socket: str) -> None:
     with pytest.raises(OSError, match="UNIMPLEMENTED"):
-        PodResources(socket).allocatable()
+        PodResourcesClient(socket).allocatable()
 
 
 def test_a_socket_nobody_listens_on_is_told(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="none"):
-        PodResources(str(tmp_path / "none.sock"), timeout_seconds=2.0).list()
+        PodResourcesClient(str(tmp_path / "none.sock"), timeout_seconds=2.0).list()
     (tmp_path / "no.sock").touch()
     with pytest.raises(OSError, match="Connection refused"):
-        PodResources(str(tmp_path / "no.sock"), timeout_seconds=2.0).list()
+        PodResourcesClient(str(tmp_path / "no.sock"), timeout_seconds=2.0).list()
 
 
 MEMORY_STATE = json.dumps(
@@ -225,7 +227,7 @@ def test_a_real_kubelet_s_bytes_say_what_its_own_decoder_said(name: str, tmp_pat
     answers = {name: bytes.fromhex(captured[name]["wire_hex"]) for name in ("List", "GetAllocatableResources")}
     path = str(tmp_path / "kubelet.sock")
     with grpc_server.serving(path, SERVICE, {name: lambda *_, raw=raw: raw for name, raw in answers.items()}):
-        assert (PodResources(path).list(), PodResources(path).allocatable()) == (listed, allocatable)
+        assert (PodResourcesClient(path).list(), PodResourcesClient(path).allocatable()) == (listed, allocatable)
 
 
 @needs_captures

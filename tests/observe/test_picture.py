@@ -14,7 +14,7 @@ from koordlite.formulas.cpu import pools
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Found, RunState
-from koordlite.model.picture.kubelet import Given, KubeletResources, PodCPUs, PodGiven
+from koordlite.model.picture.kubelet import KubeletResources, PodCPUs, PodResources, ResourceSet
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo import settings as slo
 from koordlite.model.slo.settings import HostApplication
@@ -35,9 +35,11 @@ def test_cpus_of_resource_claims_are_their_pods_whatever_its_class(
     node: Emulated, observer: Observer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = node.cluster.view
-    app = PodGiven("ns", "web", {"main": Given(claims=("dra.k8s.io/cpu=c",), claimed=CPUSet([2, 3])), "log": Given()})
-    gone = PodGiven("ns", "gone", {"main": Given(claims=("dra.k8s.io/cpu=d",), claimed=CPUSet([4]))})
-    given = KubeletResources("pod-resources", Given(), (app, gone))
+    app = PodResources(
+        "ns", "web", {"main": ResourceSet(claims=("dra.k8s.io/cpu=c",), claimed=CPUSet([2, 3])), "log": ResourceSet()}
+    )
+    gone = PodResources("ns", "gone", {"main": ResourceSet(claims=("dra.k8s.io/cpu=d",), claimed=CPUSet([4]))})
+    given = KubeletResources("pod-resources", ResourceSet(), (app, gone))
 
     def with_claims() -> ClusterView:
         present = view()

@@ -14,7 +14,7 @@ from reported import tick_of
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import ResolvedReservation, SystemQoS
 from koordlite.model.picture.crane import CranePromise, CraneState
-from koordlite.model.picture.kubelet import Given, Kubelet, KubeletResources, PodCPUs, PodGiven
+from koordlite.model.picture.kubelet import Kubelet, KubeletResources, PodCPUs, PodResources, ResourceSet
 from koordlite.model.snapshot import Snapshot
 from koordlite.report.explain import cpus
 from koordlite.report.explain.subject import explain
@@ -78,8 +78,8 @@ def test_claims_and_promises_for_the_same_cpus_are_told_with_their_cure(owned: S
 
 
 def test_cpus_that_kubelet_gave_to_a_pod_that_we_place_are_told_as_well(owned: Snapshot, build: Any) -> None:
-    given = PodGiven("ns", "ours", {"main": Given(CPUSet([7]))})
-    resources = KubeletResources("pod-resources", Given(), (given,))
+    given = PodResources("ns", "ours", {"main": ResourceSet(CPUSet([7]))})
+    resources = KubeletResources("pod-resources", ResourceSet(), (given,))
     more = dataclasses.replace(
         owned,
         pods=(*owned.pods, build.pod("ours", "LS"), build.pod("koord2", "LSR", cpus="7")),

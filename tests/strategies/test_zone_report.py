@@ -18,7 +18,7 @@ from koordlite.kube.publish import publisher
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
-from koordlite.model.picture.kubelet import Devices, Given, Kubelet, KubeletResources, PodGiven
+from koordlite.model.picture.kubelet import Devices, Kubelet, KubeletResources, PodResources, ResourceSet
 from koordlite.model.picture.published import OtherWriter, Published
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire import objects
@@ -28,10 +28,10 @@ from koordlite.strategies import topology_report
 from koordlite.strategies.topology_report import Config
 
 NIC = Devices("x.io/nic", ("n0", "n1"), (1,))
-MAY = Given(CPUSet(range(1, 8)), (NIC,))
+MAY = ResourceSet(CPUSet(range(1, 8)), (NIC,))
 
 
-def kubelet(*pods: PodGiven, may: Given = MAY, **more: Any) -> Kubelet:
+def kubelet(*pods: PodResources, may: ResourceSet = MAY, **more: Any) -> Kubelet:
     said = KubeletResources("pod-resources", may, pods)
     return Kubelet("static", {}, "single-numa-node", "pod", CPUSet([0]), resources=said, **more)
 
@@ -68,8 +68,8 @@ def attributes(topology: objects.NRTObject) -> dict[str, str]:
     return {each["name"]: each["value"] for each in topology.attributes or ()}
 
 
-PINNED = PodGiven("ns", "p", {"main": Given(CPUSet([2, 6]), (Devices("x.io/nic", ("n0",), (1,)),))})
-SHARED = PodGiven("ns", "q", {"main": Given()})
+PINNED = PodResources("ns", "p", {"main": ResourceSet(CPUSet([2, 6]), (Devices("x.io/nic", ("n0",), (1,)),))})
+SHARED = PodResources("ns", "q", {"main": ResourceSet()})
 
 
 def test_zones_say_what_kubelet_has_left(build: Any) -> None:
@@ -84,8 +84,8 @@ def test_zones_say_what_kubelet_has_left(build: Any) -> None:
 
 
 def test_claimed_cpus_are_not_available_where_kubelet_gives_none(build: Any) -> None:
-    pod = PodGiven("ns", "p", {"main": Given(claims=("dra.k8s.io/cpu=c",), claimed=CPUSet([2, 5, 6]))})
-    none = Kubelet("none", resources=KubeletResources("pod-resources", Given(), (pod,)))
+    pod = PodResources("ns", "p", {"main": ResourceSet(claims=("dra.k8s.io/cpu=c",), claimed=CPUSet([2, 5, 6]))})
+    none = Kubelet("none", resources=KubeletResources("pod-resources", ResourceSet(), (pod,)))
     assert amounts(written(machine(build.snapshot(kubelet=none))), "cpu") == [("4", "4", "3"), ("4", "4", "2")]
 
 
@@ -116,7 +116,7 @@ def test_a_device_that_kubelet_forgot_leaves_the_zones_and_what_others_put_there
     first, *rest = before.zones or ()
     shared = structs.replace(first, resources=(*(first.resources or ()), batch))
     before = structs.replace(before, zones=(shared, *rest))
-    stopped = dataclasses.replace(after(seen, before), kubelet=kubelet(may=Given(CPUSet(range(1, 8)))))
+    stopped = dataclasses.replace(after(seen, before), kubelet=kubelet(may=ResourceSet(CPUSet(range(1, 8)))))
     now = written(machine(stopped), before)
     assert amounts(now, "x.io/nic") == [None, None]
     assert amounts(now, keys.BATCH_CPU)[0] == ("5", "0", "0")
@@ -165,7 +165,7 @@ def test_a_server_with_v1alpha1_gets_no_attributes(build: Any) -> None:
 
 
 def test_numa_placement_is_published_on_request_and_taken_back(build: Any) -> None:
-    other = PodGiven("ns", "r", {"main": Given(CPUSet([1]))})
+    other = PodResources("ns", "r", {"main": ResourceSet(CPUSet([1]))})
     seen = build.snapshot(kubelet=kubelet(PINNED, other))
     topology = written(machine(seen, numa_placement=True))
     vectors = {

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from koordlite.model.cpuset import union
-from koordlite.model.picture.kubelet import Devices, Given, MemoryBlock
+from koordlite.model.picture.kubelet import Devices, MemoryBlock, ResourceSet
 from koordlite.model.quantity import Format, Quantity
 from koordlite.model.topology import NUMANode
 
@@ -73,8 +73,8 @@ def amounts(
     capacities: Sequence[Resources],
     *,
     unmanaged: Sequence[Resources],
-    allocatable: Given,
-    held: Collection[Given],
+    allocatable: ResourceSet,
+    held: Collection[ResourceSet],
 ) -> list[dict[str, Amounts]]:
     """Each zone's resources, in the order of `nodes`.
 

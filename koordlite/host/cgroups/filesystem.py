@@ -11,7 +11,6 @@ import msgspec
 from koordlite.host import beneath, procfs
 from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups import versions
-from koordlite.host.procfs import Mount
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import HardwareAbsent
@@ -77,13 +76,7 @@ class Cgroups:
 
     def exists(self, group: str) -> bool:
         """Tell whether the group is there."""
-        try:
-            self._files.list(self._folder(self._main, group))
-        except OSError as error:
-            if vanished(error):
-                return False
-            raise
-        return True
+        return _has_folder(self._files, self._folder(self._main, group))
 
     def children(self, group: str) -> list[str]:
         """Names of the groups directly below, sorted; FileNotFoundError when `group` is gone."""
@@ -92,8 +85,8 @@ class Cgroups:
     def supported(self, fields: Iterable[str]) -> tuple[str, ...]:
         """Select those of `fields` that this kernel has. Asked of kubelet's top group, and each time again: a file may
         come with a controller that is enabled later, and the group itself with kubelet."""
-        has = (field for field in fields if self._version.has(field))
-        return tuple(field for field in has if self._optional(self.layout.kubepods, field) is not None)
+        kubepods = self.layout.kubepods
+        return tuple(f for f in fields if f in self._at and self._optional(kubepods, f) is not None)
 
     def settled(self, field: CgroupField, value: CPUSet | int) -> CPUSet | int:
         """Value that will be read after `value` was written."""
@@ -115,11 +108,9 @@ class Cgroups:
             period = None if unlimited else self.read_present(group, "cpu.period")
         if cpus is None and quota is None and not self.exists(group):
             raise FileNotFoundError(errno.ENOENT, "the cgroup is gone", self._folder(self._main, group))
-        return _parsed(self._version, (cpus, effective, quota, period), self._values(group, fields))
-
-    def _values(self, group: str, fields: Iterable[str]) -> tuple[tuple[str, bytes], ...]:
-        contents = ((field, self._optional(group, field)) for field in fields if self._version.has(field))
-        return tuple((field, raw) for field, raw in contents if raw is not None)
+        contents = ((field, self._optional(group, field)) for field in fields if field in self._at)
+        values = tuple((field, raw) for field, raw in contents if raw is not None)
+        return _parsed(self._version, (cpus, effective, quota, period), values)
 
     def _optional(self, group: str, field: str) -> bytes | None:
         """None also where the file refuses to be read: one such file must not cost the whole picture."""
@@ -257,8 +248,8 @@ def _parsed(
     """
     cpus, effective, quota, period = limits
     return Cgroup(
-        cpuset=None if cpus is None else version.cpus(cpus),
-        effective=None if effective is None else version.cpus(effective),
+        cpuset=None if cpus is None else versions.cpus(cpus),
+        effective=None if effective is None else versions.cpus(effective),
         quota_us=None if quota is None else version.quota_us(quota),
         period_us=_DEFAULT_PERIOD_US if period is None else version.period_us(period),
         values={field: version.integer(field, raw) for field, raw in values},
@@ -316,23 +307,25 @@ def find_mounts(files: Files) -> CgroupMounts:
     """
     mounted = procfs.mounts(files)
     if not mounted:
-        return _by_folders(files)
+        listed = [name.rstrip("/") for name in names(files, _ROOT)]
+        if "cpu" in listed or "cpu,cpuacct" in listed:
+            # `cpu` and `cpuacct` are often one hierarchy called `cpu,cpuacct`.
+            folders = {c: [name for name in listed if c in name.split(",")] or [c] for c in _V1_CONTROLLERS}
+            return CgroupMounts(1, {c: f"{_ROOT}/{min(sorted(folders[c]), key=len)}" for c in _V1_CONTROLLERS})
+        if "cgroup.controllers" in listed:
+            return _v2(files, _ROOT)
+        raise HardwareAbsent("cgroup cpu controller", f"{_ROOT} holds neither cpu (v1) nor cgroup.controllers (v2)")
     legacy = [mount for mount in mounted if mount.type == "cgroup"]
     if any("cpu" in mount.options for mount in legacy):
-        return CgroupMounts(1, {name: _v1_point(legacy, name) for name in _V1_CONTROLLERS})
+        # A controller that is not mounted gets its usual folder: reading there says ENOENT, as it should.
+        points = {
+            name: [m.point for m in legacy if name in m.options] or [f"{_ROOT}/{name}"] for name in _V1_CONTROLLERS
+        }
+        return CgroupMounts(1, {name: _preferred(points[name]) for name in _V1_CONTROLLERS})
     unified = [mount.point for mount in mounted if mount.type == "cgroup2"]
     if not unified:
         raise HardwareAbsent("cgroup cpu controller", "no cgroup file system with it is mounted")
     return _v2(files, _preferred(unified))
-
-
-def _by_folders(files: Files) -> CgroupMounts:
-    listed = names(files, _ROOT)
-    if "cpu/" in listed or "cpu,cpuacct/" in listed:
-        return CgroupMounts(1, {name: f"{_ROOT}/{_v1_folder(listed, name)}" for name in _V1_CONTROLLERS})
-    if "cgroup.controllers" in listed:
-        return _v2(files, _ROOT)
-    raise HardwareAbsent("cgroup cpu controller", f"{_ROOT} holds neither cpu (v1) nor cgroup.controllers (v2)")
 
 
 def _v2(files: Files, point: str) -> CgroupMounts:
@@ -344,18 +337,6 @@ def _v2(files: Files, point: str) -> CgroupMounts:
     return CgroupMounts(2, {"": point})
 
 
-def _v1_point(legacy: Sequence[Mount], controller: str) -> str:
-    """A controller that is not mounted gets its usual folder: reading there says ENOENT, as it should."""
-    points = [mount.point for mount in legacy if controller in mount.options]
-    return _preferred(points) if points else f"{_ROOT}/{controller}"
-
-
 def _preferred(points: Sequence[str]) -> str:
     """The same hierarchy may be mounted more than once in a container: the usual place, else the first."""
     return next((point for point in points if point == _ROOT or point.startswith(f"{_ROOT}/")), points[0])
-
-
-def _v1_folder(listed: Iterable[str], controller: str) -> str:
-    """`cpu` and `cpuacct` are often one hierarchy called `cpu,cpuacct`."""
-    joint = (name.rstrip("/") for name in listed if controller in name.rstrip("/").split(","))
-    return next(iter(sorted(joint, key=len)), controller)

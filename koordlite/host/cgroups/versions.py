@@ -78,7 +78,7 @@ class Version(msgspec.Struct, frozen=True):
     def decode(self, field: CgroupField, raw: bytes) -> CPUSet | int:
         """The value the kernel printed; ValueError when it has another form."""
         if field == "cpuset.cpus":
-            return self.cpus(raw)
+            return cpus(raw)
         return self.quota_us(raw) if field == "cpu.quota" else self.integer(field, raw)
 
     def integer(self, field: str, raw: bytes) -> int:
@@ -93,10 +93,6 @@ class Version(msgspec.Struct, frozen=True):
     def has(self, field: str) -> bool:
         """Tell whether this version has a file for the field at all."""
         return field in self.files
-
-    def cpus(self, raw: bytes) -> CPUSet:
-        """A printed CPU list."""
-        return _cpus(raw)
 
     def quota_us(self, raw: bytes) -> int:
         """µs of CPU per period, -1 unlimited; the first field of v2's `cpu.max`."""
@@ -121,8 +117,7 @@ class Version(msgspec.Struct, frozen=True):
         stat = keyed(raw)
         name, unit_ns = ("throttled_time", 1) if self.number == 1 else ("throttled_usec", 1000)
         try:
-            read = [procfs.number(stat[each].encode()) for each in ("nr_periods", "nr_throttled", name)]
-            periods, throttled, time = read
+            periods, throttled, time = (procfs.number(stat[n].encode()) for n in ("nr_periods", "nr_throttled", name))
             return Throttled(periods, throttled, time * unit_ns)
         except KeyError as missing:
             raise ValueError(f"no line {missing.args[0]} in {raw[:80]!r}") from None
@@ -157,8 +152,8 @@ def _wanted(field: str) -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def _cpus(raw: bytes) -> CPUSet:
-    # Hundreds of groups hold the same few sets, tick after tick.
+def cpus(raw: bytes) -> CPUSet:
+    """A printed CPU list. Kept: hundreds of groups hold the same few sets, tick after tick."""
     return CPUSet.parse(raw.decode().strip())
 
 

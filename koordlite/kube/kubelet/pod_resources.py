@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
-from koordlite.model.picture.kubelet import Devices, Given, MemoryBlock, PodGiven
+from koordlite.model.picture.kubelet import Devices, MemoryBlock, PodResources, ResourceSet
 from koordlite.nri.protobuf import INT, INTS, STRING, STRINGS, declared, decode, message, wire
 from koordlite.resctrl.files import LocalFiles
 
@@ -145,10 +145,10 @@ class _Allocatable:
     memory: tuple[_Memory, ...] = wire(3, message(lambda: _Memory, repeated=True))
 
 
-def parse_list(raw: bytes) -> tuple[PodGiven, ...]:
+def parse_list(raw: bytes) -> tuple[PodResources, ...]:
     """The answer to List; ValueError when it is none."""
     return tuple(
-        PodGiven(
+        PodResources(
             pod.namespace,
             pod.name,
             {
@@ -165,19 +165,19 @@ def parse_list(raw: bytes) -> tuple[PodGiven, ...]:
     )
 
 
-def parse_allocatable(raw: bytes) -> Given:
+def parse_allocatable(raw: bytes) -> ResourceSet:
     """The answer to GetAllocatableResources; ValueError when it is none. Without the static policy it has no CPUs."""
     answer = decode(_Allocatable, raw)
     return _given(answer.cpus, answer.devices, answer.memory)
 
 
-class PodResources:
+class PodResourcesClient:
     """Asks over the socket; h2 is imported when it is first there."""
 
     def __init__(self, socket: str = SOCKET, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._socket, self._timeout_seconds = socket, timeout_seconds
 
-    def list(self) -> tuple[PodGiven, ...]:
+    def list(self) -> tuple[PodResources, ...]:
         """Pods with what their containers have.
 
         OSError when kubelet does not answer (ENOENT: no socket, ENOSYS: it does not know the call), ValueError when
@@ -185,7 +185,7 @@ class PodResources:
         """
         return parse_list(self._call("List"))
 
-    def allocatable(self) -> Given:
+    def allocatable(self) -> ResourceSet:
         """Resources that kubelet may give out. Errors as of `list`."""
         return parse_allocatable(self._call("GetAllocatableResources"))
 
@@ -199,8 +199,8 @@ class PodResources:
 
 def _given(
     cpus: Iterable[int], devices: Iterable[_Device], memory: Iterable[_Memory], claims: Iterable[str] = ()
-) -> Given:
-    return Given(
+) -> ResourceSet:
+    return ResourceSet(
         CPUSet(cpus),
         tuple(Devices(each.resource, each.ids, _nodes(each.topology)) for each in devices),
         tuple(MemoryBlock(each.type, each.size, _nodes(each.topology)) for each in memory),

@@ -13,12 +13,12 @@ import msgspec
 
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import ApiError, ApiUnreachable
-from koordlite.kube.kubelet import checkpoints, given_out
+from koordlite.kube.kubelet import checkpoints
 from koordlite.kube.kubelet import configz as kubelet
 from koordlite.kube.kubelet.checkpoints import CheckpointNotices, MemoryManagerState
 from koordlite.kube.kubelet.configz import CPUManagerState
-from koordlite.kube.kubelet.given_out import GivenOut
 from koordlite.kube.kubelet.http import KubeletHttp
+from koordlite.kube.kubelet.resources import PodResourcesPoller, contradictions, from_checkpoints, without_shared
 from koordlite.kube.watch.store import Store
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.nrt import Device
@@ -83,7 +83,7 @@ class KubeletState:
         topology: Topology,
         with_pods: bool,
         monotonic: Callable[[], float],
-        assigned: GivenOut | None = None,
+        poller: PodResourcesPoller | None = None,
         notices: bool = False,
     ) -> None:
         """`connect` gives None as long as kubelet cannot be asked. `given` asks its pod-resources socket.
@@ -98,7 +98,7 @@ class KubeletState:
         )
         # Of this one only matters that it changed: kubelet has admitted a pod.
         self._admitted = _Checkpoint(f"{folder}/allocated_pods_state", lambda _: None, None)
-        self._given = assigned
+        self._poller = poller
         watched = (self._cpus.path, self._memory.path, self._devices.path, self._admitted.path)
         self._notices = CheckpointNotices(watched) if notices else None
         self._http: KubeletHttp | None = None
@@ -137,9 +137,9 @@ class KubeletState:
         self._look(self._cpus)
         self._look(self._memory)
         self._look(self._devices)
-        if self._given:
+        if self._poller:
             self._look(self._admitted)
-            if self._given.round():
+            if self._poller.round():
                 self._news.set()
         if self._http is None:
             self._http = self._connect()
@@ -176,13 +176,13 @@ class KubeletState:
             )
             resources = self._resources(current)
             current = msgspec.structs.replace(current, resources=resources)
-            contradict = given_out.contradictions(resources, self._topology) if resources else ()
-            problems = [*wrong, *(self._given.problems if self._given else ()), *contradict]
+            contradict = contradictions(resources, self._topology) if resources else ()
+            problems = [*wrong, *(self._poller.problems if self._poller else ()), *contradict]
             problems += [problem for each in self._problems.values() for problem in each]
             answered = "kubelet pods" in self._asked and self._asked["kubelet pods"].confirmed_at is not None
             pods = tuple(self._pods.objects.values()) if answered else None
             states = tuple(self._shown(what, request) for what, request in self._asked.items())
-            age = self._given.age if self._given else 0.0
+            age = self._poller.age if self._poller else 0.0
             return KubeletView(current, pods, states, (*problems, *self._pods.problems), age)
 
     def take_changes(self) -> bool:
@@ -193,21 +193,17 @@ class KubeletState:
 
     def pods_changed(self) -> None:
         """Note that the resources kubelet has given out may have changed as well."""
-        if self._given:
-            self._given.poke()
+        if self._poller:
+            self._poller.poke()
 
     def _resources(self, config: Kubelet) -> KubeletResources | None:
         """None where kubelet is not asked what it gives out."""
-        if self._given is None:
+        if self._poller is None:
             return None
         cpus = self._cpus.value
-        own = given_out.from_checkpoints(config, cpus, self._memory.value, self._devices.value, self._topology)
-        resources = self._given.answer(own)
-        return (
-            given_out.without_shared(resources, cpus.shared)
-            if config.cpu_manager_policy == kubelet.STATIC
-            else resources
-        )
+        own = from_checkpoints(config, cpus, self._memory.value, self._devices.value, self._topology)
+        resources = self._poller.answer(own)
+        return without_shared(resources, cpus.shared) if config.cpu_manager_policy == kubelet.STATIC else resources
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -218,7 +214,7 @@ class KubeletState:
                 self._stop.wait(ROUND_SECONDS)
                 continue
             # Until the next round, or until kubelet writes a checkpoint.
-            due = self._given.due - self._monotonic() if self._given else ROUND_SECONDS
+            due = self._poller.due - self._monotonic() if self._poller else ROUND_SECONDS
             self._notices.wait(min(ROUND_SECONDS, due))
 
     def _look(self, checkpoint: _Checkpoint[Any]) -> None:

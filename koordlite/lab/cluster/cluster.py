@@ -19,7 +19,7 @@ from koordlite.lab.sandbox import Sandbox
 from koordlite.model.change import ClusterChange
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.errors import EvictionRefused
-from koordlite.model.picture.kubelet import Given, Kubelet, KubeletResources, PodGiven
+from koordlite.model.picture.kubelet import Kubelet, KubeletResources, PodResources, ResourceSet
 from koordlite.model.wire import objects
 from koordlite.ports import Cluster, ClusterView
 
@@ -57,7 +57,7 @@ class SandboxCluster:
         kubelet = self._sandbox.kubelet_state(view.kubelet)
         if kubelet.cpu_manager_policy == "static":
             # What the socket pod-resources of a real one would say.
-            kubelet = structs.replace(kubelet, resources=self._given_out(kubelet, pods))
+            kubelet = structs.replace(kubelet, resources=self._assigned_resources(kubelet, pods))
         return structs.replace(
             view,
             node=node,
@@ -68,14 +68,14 @@ class SandboxCluster:
             problems=view.problems + problems + wrong,
         )
 
-    def _given_out(self, kubelet: Kubelet, pods: Sequence[objects.PodObject]) -> KubeletResources:
+    def _assigned_resources(self, kubelet: Kubelet, pods: Sequence[objects.PodObject]) -> KubeletResources:
         own = {each.uid: each.containers for each in kubelet.pod_cpus}
         given = (
-            PodGiven(
+            PodResources(
                 pod.metadata.namespace,
                 pod.metadata.name,
                 {
-                    container.name: Given(own.get(pod.metadata.uid, {}).get(container.name, EMPTY))
+                    container.name: ResourceSet(own.get(pod.metadata.uid, {}).get(container.name, EMPTY))
                     for container in pod.spec.containers or ()
                 },
                 pod.metadata.uid,
@@ -83,7 +83,7 @@ class SandboxCluster:
             for pod in pods
         )
         free = self._sandbox.kubelet.managers.cpus - kubelet.reserved_cpus
-        return KubeletResources("pod-resources", Given(free), tuple(given))
+        return KubeletResources("pod-resources", ResourceSet(free), tuple(given))
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:
         """Passed on."""

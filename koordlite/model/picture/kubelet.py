@@ -81,7 +81,7 @@ class MemoryBlock(msgspec.Struct, frozen=True):
     nodes: tuple[int, ...] = ()
 
 
-class Given(msgspec.Struct, frozen=True):
+class ResourceSet(msgspec.Struct, frozen=True):
     """Devices of a container, or those that kubelet may give out."""
 
     cpus: CPUSet = EMPTY
@@ -104,12 +104,12 @@ class Given(msgspec.Struct, frozen=True):
         return frozenset(memory) | {node for devices in self.devices for node in devices.nodes}
 
 
-class PodGiven(msgspec.Struct, frozen=True):
+class PodResources(msgspec.Struct, frozen=True):
     """Devices of the containers of one pod, by container name. Kubelet's socket names pods, its checkpoints uids."""
 
     namespace: str
     name: str
-    containers: Mapping[str, Given]
+    containers: Mapping[str, ResourceSet]
     uid: str = ""
 
 
@@ -120,6 +120,6 @@ class KubeletResources(msgspec.Struct, frozen=True):
     """
 
     source: Literal["pod-resources", "checkpoints"]
-    allocatable: Given
-    pods: tuple[PodGiven, ...] = ()
+    allocatable: ResourceSet
+    pods: tuple[PodResources, ...] = ()
     """As kubelet lists them; pods that have ended may be among them."""

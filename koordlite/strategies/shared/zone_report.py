@@ -9,7 +9,7 @@ from koordlite.formulas.allocatable import reservation
 from koordlite.formulas.topology import topology_diff, zones
 from koordlite.formulas.topology.zones import Amounts
 from koordlite.model import keys
-from koordlite.model.picture.kubelet import Given, KubeletResources, PodGiven
+from koordlite.model.picture.kubelet import KubeletResources, PodResources, ResourceSet
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
@@ -26,10 +26,10 @@ OUR_ATTRIBUTES = (
 )
 ZONE_ATTRIBUTES = frozenset({placement.VECTOR_ATTRIBUTE})
 
-Container = tuple[PodGiven, str, Given]
+Container = tuple[PodResources, str, ResourceSet]
 
 
-def running(snapshot: Snapshot, resources: KubeletResources) -> tuple[PodGiven, ...]:
+def running(snapshot: Snapshot, resources: KubeletResources) -> tuple[PodResources, ...]:
     """The pods of `resources` by namespace and name, without those that have ended: kubelet lists them for a while.
 
     Kubelet's checkpoints name pods by uid and keep one that was deleted: there only those count that are known.
@@ -42,7 +42,7 @@ def running(snapshot: Snapshot, resources: KubeletResources) -> tuple[PodGiven, 
         if not entry.uid:
             pods += [entry] if (entry.namespace, entry.name) not in ended else []
         elif (pod := by_uid.get(entry.uid)) is not None and pod.active:
-            pods.append(PodGiven(pod.namespace, pod.name, entry.containers, entry.uid))
+            pods.append(PodResources(pod.namespace, pod.name, entry.containers, entry.uid))
     return tuple(pods)
 
 
@@ -97,8 +97,8 @@ def without_pod(snapshot: Snapshot, pod: Pod) -> dict[int, dict[str, Amounts]]:
             *(each.cpus for each in snapshot.kubelet.pod_cpus if each.uid != pod.uid),
             *(each.resource_status.cpuset for each in other_pods if each.qos_class in (QoSClass.LSE, QoSClass.LSR)),
         ]
-        may = Given(snapshot.topology.cpuset - snapshot.reserved.cpus - snapshot.kubelet.reserved_cpus)
-        assigned = [Given(cpus) for cpus in owned]
+        may = ResourceSet(snapshot.topology.cpuset - snapshot.reserved.cpus - snapshot.kubelet.reserved_cpus)
+        assigned = [ResourceSet(cpus) for cpus in owned]
     else:
         name, may = (pod.namespace, pod.name), resources.allocatable
         running_pods = (each for each in running(snapshot, resources) if (each.namespace, each.name) != name)

@@ -13,7 +13,7 @@ from reported import tick_of
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import ResolvedReservation, SystemQoS
 from koordlite.model.picture.groups import Cgroup, Layout, MemoryPlace, PodGroups
-from koordlite.model.picture.kubelet import Given, Kubelet, KubeletResources, PodCPUs, PodGiven
+from koordlite.model.picture.kubelet import Kubelet, KubeletResources, PodCPUs, PodResources, ResourceSet
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage
 from koordlite.model.pod.qos import KubeQoS, QoSClass
@@ -100,9 +100,9 @@ def test_second_cause_its_own_rules_narrow_the_choice(seen: Snapshot) -> None:
 
 
 def test_third_cause_no_numa_node_has_what_it_asks_for(seen: Snapshot) -> None:
-    other = PodGiven("ns", "q", {"c": Given(CPUSet([2, 3]))})
-    own = PodGiven("ns", "p", {"main": Given(CPUSet([0, 1]))})
-    resources = KubeletResources("pod-resources", Given(CPUSet(range(1, 8))), (other, own))
+    other = PodResources("ns", "q", {"c": ResourceSet(CPUSet([2, 3]))})
+    own = PodResources("ns", "p", {"main": ResourceSet(CPUSet([0, 1]))})
+    resources = KubeletResources("pod-resources", ResourceSet(CPUSet(range(1, 8))), (other, own))
     kubelet = msgspec.structs.replace(STATIC, resources=resources)
     asking = dataclasses.replace(seen, pods=(pod("5"),), kubelet=kubelet)
     have = "(NUMA 0: 1.0 CPU; NUMA 1: 4.0 CPU)"

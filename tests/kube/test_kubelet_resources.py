@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from koordlite.kube.kubelet import checkpoints, configz, given_out, pod_resources
-from koordlite.kube.kubelet.given_out import GivenOut
+from koordlite.kube.kubelet import checkpoints, configz, pod_resources, resources
+from koordlite.kube.kubelet.resources import PodResourcesPoller
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture import kubelet as pictures
-from koordlite.model.picture.kubelet import Devices, Given, KubeletResources, MemoryBlock, PodGiven
+from koordlite.model.picture.kubelet import Devices, KubeletResources, MemoryBlock, PodResources, ResourceSet
 from koordlite.model.topology import CPU, NUMANode, Topology
 
 # Static CPU and memory managers, CPU 0 of 2 reserved: List and GetAllocatableResources as they came.
@@ -48,9 +48,9 @@ MEMORY_STATE = json.dumps(
         "checksum": 1819184649,
     }
 ).encode()
-ALLOCATABLE = Given(CPUSet([1]), (), (MemoryBlock("memory", 14514597888, (0,)),))
+ALLOCATABLE = ResourceSet(CPUSet([1]), (), (MemoryBlock("memory", 14514597888, (0,)),))
 TWO_CPUS = Topology((CPU(0, 0, 0, 0), CPU(1, 0, 0, 0)), (NUMANode(0, CPUSet([0, 1]), 2**34),))
-NOTHING = KubeletResources("checkpoints", Given())
+NOTHING = KubeletResources("checkpoints", ResourceSet())
 
 
 class Kubelet:
@@ -60,13 +60,13 @@ class Kubelet:
         self.listed: str | OSError | ValueError = listed
         self.may, self.asked = allocatable, 0
 
-    def list(self) -> tuple[PodGiven, ...]:
+    def list(self) -> tuple[PodResources, ...]:
         self.asked += 1
         if isinstance(self.listed, Exception):
             raise self.listed
         return pod_resources.parse_list(base64.b64decode(self.listed))
 
-    def allocatable(self) -> Given:
+    def allocatable(self) -> ResourceSet:
         if isinstance(self.may, OSError):
             raise self.may
         return pod_resources.parse_allocatable(base64.b64decode(self.may))
@@ -79,8 +79,8 @@ class Clock:
         return self.now
 
 
-def asked(kubelet: Kubelet, clock: Clock) -> GivenOut:
-    given = GivenOut(kubelet, socket="/k.sock", monotonic=clock)  # type: ignore[arg-type]
+def asked(kubelet: Kubelet, clock: Clock) -> PodResourcesPoller:
+    given = PodResourcesPoller(kubelet, socket="/k.sock", monotonic=clock)  # type: ignore[arg-type]
     given.round()
     return given
 
@@ -100,8 +100,10 @@ def test_the_socket_forgets_a_deleted_pod_at_once_and_the_memory_checkpoint_does
     assert not any(given.cpus or given.memory for pod in found.pods for given in pod.containers.values())
     state = configz.parse_cpu_manager_state(b'{"policyName":"static","defaultCpuSet":"0-1","checksum":1636926438}')
     seen, _ = configz.combine(pictures.Kubelet(cpu_manager_policy="static"), state, TWO_CPUS)
-    kept = given_out.from_checkpoints(seen, state, checkpoints.parse_memory(MEMORY_STATE), {}, TWO_CPUS)
-    assert kept.pods == (PodGiven("", "", {"c": Given(memory=(MemoryBlock("memory", 67108864, (0,)),))}, UID),)
+    kept = resources.from_checkpoints(seen, state, checkpoints.parse_memory(MEMORY_STATE), {}, TWO_CPUS)
+    assert kept.pods == (
+        PodResources("", "", {"c": ResourceSet(memory=(MemoryBlock("memory", 67108864, (0,)),))}, UID),
+    )
     assert kept.allocatable.memory == ALLOCATABLE.memory
 
 
@@ -162,7 +164,7 @@ def test_what_fails_is_reported_and_the_last_answer_stays(error: OSError | Value
 
 def test_a_kubelet_that_never_answered_is_known_by_its_checkpoints() -> None:
     given = asked(Kubelet(""), Clock())
-    given = GivenOut(None, socket="/k.sock", monotonic=Clock())
+    given = PodResourcesPoller(None, socket="/k.sock", monotonic=Clock())
     assert not given.round()
     assert given.answer(NOTHING) is NOTHING
 
@@ -170,14 +172,14 @@ def test_a_kubelet_that_never_answered_is_known_by_its_checkpoints() -> None:
 def test_an_old_kubelet_without_get_allocatable_resources() -> None:
     unknown = OSError(errno.ENOSYS, "GetAllocatableResources: UNIMPLEMENTED: unknown method")
     given = asked(Kubelet(STATIC_LIST, unknown), Clock())
-    by_checkpoints = KubeletResources("checkpoints", Given(CPUSet([1])))
+    by_checkpoints = KubeletResources("checkpoints", ResourceSet(CPUSet([1])))
     assert given.answer(by_checkpoints).allocatable == by_checkpoints.allocatable
     assert "before 1.23" in given.problems[0].why
 
 
 def test_shared_cpus_that_an_old_kubelet_lists_are_not_given() -> None:
-    listed = (PodGiven("ns", "p", {"a": Given(CPUSet([0, 1])), "b": Given(CPUSet([2]))}),)
-    cleaned = given_out.without_shared(KubeletResources("pod-resources", Given(), listed), CPUSet([0, 1]))
+    listed = (PodResources("ns", "p", {"a": ResourceSet(CPUSet([0, 1])), "b": ResourceSet(CPUSet([2]))}),)
+    cleaned = resources.without_shared(KubeletResources("pod-resources", ResourceSet(), listed), CPUSet([0, 1]))
     assert {name: given.cpus for name, given in cleaned.pods[0].containers.items()} == {
         "a": CPUSet(),
         "b": CPUSet([2]),
@@ -185,11 +187,11 @@ def test_shared_cpus_that_an_old_kubelet_lists_are_not_given() -> None:
 
 
 def test_cpus_and_nodes_that_the_machine_has_not_are_reported() -> None:
-    said = KubeletResources("pod-resources", Given(CPUSet([1, 9]), memory=(MemoryBlock("memory", 1, (0, 7)),)))
-    cpus, nodes = given_out.contradictions(said, TWO_CPUS)
+    said = KubeletResources("pod-resources", ResourceSet(CPUSet([1, 9]), memory=(MemoryBlock("memory", 1, (0, 7)),)))
+    cpus, nodes = resources.contradictions(said, TWO_CPUS)
     assert (cpus.value, nodes.value) == ("9", "7")
     assert "this machine has only the CPUs 0-1" in cpus.why
-    assert list(given_out.contradictions(KubeletResources("pod-resources", ALLOCATABLE), TWO_CPUS)) == []
+    assert list(resources.contradictions(KubeletResources("pod-resources", ALLOCATABLE), TWO_CPUS)) == []
 
 
 IDS = some.text(max_size=3)
@@ -207,20 +209,20 @@ KEYS = some.tuples(IDS, IDS)
 def test_every_entry_of_a_checkpoint_is_in_what_was_given(memory: Any, devices: Any) -> None:
     state = checkpoints.MemoryManagerState("Static", memory)
     seen, _ = configz.combine(pictures.Kubelet(), configz.CPUManagerState(), TWO_CPUS)
-    found = given_out.from_checkpoints(seen, configz.CPUManagerState(), state, devices, TWO_CPUS)
+    found = resources.from_checkpoints(seen, configz.CPUManagerState(), state, devices, TWO_CPUS)
     by_key = {(pod.uid, name): given for pod in found.pods for name, given in pod.containers.items()}
     assert by_key.keys() == memory.keys() | devices.keys()
     assert all(by_key[key].memory == held for key, held in memory.items())
     assert all(by_key[key].devices == held for key, held in devices.items())
 
 
-CLAIMED = PodGiven("ns", "p", {"app": Given(claims=("dra.k8s.io/cpu=claim-1",)), "sidecar": Given()})
+CLAIMED = PodResources("ns", "p", {"app": ResourceSet(claims=("dra.k8s.io/cpu=claim-1",)), "sidecar": ResourceSet()})
 
 
 def test_cpus_of_claims_are_known_by_the_drivers_files_and_the_last_good_ones_stay(tmp_path: pathlib.Path) -> None:
     kubelet, clock = Kubelet(DEVICE_LIST), Clock()
     kubelet.list = lambda: (CLAIMED,)  # type: ignore[method-assign]
-    made = GivenOut(kubelet, socket="/k.sock", monotonic=clock, cdi_folder=str(tmp_path))  # type: ignore[arg-type]
+    made = PodResourcesPoller(kubelet, socket="/k.sock", monotonic=clock, cdi_folder=str(tmp_path))  # type: ignore[arg-type]
     made.round()
     (problem,) = made.problems
     assert (problem.object, problem.field, problem.value) == (
@@ -235,7 +237,7 @@ def test_cpus_of_claims_are_known_by_the_drivers_files_and_the_last_good_ones_st
     for content in (None, "{"):
         if content:
             file.write_text(content)
-        clock.now += given_out.PERIOD_SECONDS
+        clock.now += resources.PERIOD_SECONDS
         made.round()
         ((_, app), (_, sidecar)) = made.answer(NOTHING).pods[0].containers.items()
-        assert (app.claimed, sidecar, made.problems) == (CPUSet([4, 5]), Given(), ())
+        assert (app.claimed, sidecar, made.problems) == (CPUSet([4, 5]), ResourceSet(), ())

@@ -15,10 +15,10 @@ from koordlite.kube.client import backoff
 from koordlite.kube.kubelet import pod_resources
 from koordlite.kube.kubelet.checkpoints import ByContainer, MemoryManagerState
 from koordlite.kube.kubelet.configz import STATIC, CPUManagerState
-from koordlite.kube.kubelet.pod_resources import PodResources
+from koordlite.kube.kubelet.pod_resources import PodResourcesClient
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.errors import Problem
-from koordlite.model.picture.kubelet import Devices, Given, Kubelet, KubeletResources, PodGiven
+from koordlite.model.picture.kubelet import Devices, Kubelet, KubeletResources, PodResources, ResourceSet
 from koordlite.model.topology import Topology
 
 PERIOD_SECONDS = 60.0
@@ -29,12 +29,12 @@ and never more often."""
 _LONGEST_PAUSE_SECONDS = 30.0
 
 
-class GivenOut:
+class PodResourcesPoller:
     """Asks one socket. `round` belongs to one thread; `poke`, `answer` and `age` may be called from any."""
 
     def __init__(
         self,
-        source: PodResources | None,
+        source: PodResourcesClient | None,
         *,
         socket: str,
         monotonic: Callable[[], float],
@@ -43,8 +43,8 @@ class GivenOut:
         """Without a `source` nothing is ever asked."""
         self._cdi_folder = cdi_folder
         self._source, self._socket, self._monotonic = source, socket, monotonic
-        self._pods: tuple[PodGiven, ...] | None = None
-        self._allocatable: Given | None = None
+        self._pods: tuple[PodResources, ...] | None = None
+        self._allocatable: ResourceSet | None = None
         self._due, self._again, self._asked = float("-inf"), float("inf"), float("-inf")
         self._failures = 0
         self._answered_at: float | None = None
@@ -87,7 +87,7 @@ class GivenOut:
         self._pods, self._failures, self._answered_at = pods, 0, now
         return (self._pods, self._allocatable) != before
 
-    def _with_claims(self, pods: tuple[PodGiven, ...]) -> tuple[tuple[PodGiven, ...], tuple[Problem, ...]]:
+    def _with_claims(self, pods: tuple[PodResources, ...]) -> tuple[tuple[PodResources, ...], tuple[Problem, ...]]:
         """The pods with the CPUs of their ResourceClaims. The files are looked at only where a pod has such a claim."""
         names = {name for pod in pods for resources in pod.containers.values() for name in resources.claims}
         if not names:
@@ -96,7 +96,7 @@ class GivenOut:
         before = (resources for pod in self._pods or () for resources in pod.containers.values())
         last = {resources.claims: resources.claimed for resources in before}
 
-        def with_cpus(resources: Given) -> Given:
+        def with_cpus(resources: ResourceSet) -> ResourceSet:
             if not resources.claims:
                 return resources
             whole = all(name in cpus for name in resources.claims)
@@ -117,7 +117,7 @@ class GivenOut:
         ]
         return tuple(filled), tuple(problems)
 
-    def _ask_allocatable(self, source: PodResources) -> tuple[Given | None, tuple[Problem, ...]]:
+    def _ask_allocatable(self, source: PodResourcesClient) -> tuple[ResourceSet | None, tuple[Problem, ...]]:
         """None and the reason where kubelet does not know the question."""
         try:
             return source.allocatable(), ()
@@ -149,14 +149,16 @@ def from_checkpoints(
     said to be allocatable."""
     static = kubelet.cpu_manager_policy == STATIC
     exclusive = {(p.uid, name): held for p in cpus.pod_cpus for name, held in p.containers.items()} if static else {}
-    pods: dict[str, dict[str, Given]] = {}
+    pods: dict[str, dict[str, ResourceSet]] = {}
     for uid, name in sorted({*exclusive, *memory.blocks, *devices}):
         key = uid, name
-        resources = Given(exclusive.get(key, EMPTY), tuple(devices.get(key, ())), tuple(memory.blocks.get(key, ())))
+        resources = ResourceSet(
+            exclusive.get(key, EMPTY), tuple(devices.get(key, ())), tuple(memory.blocks.get(key, ()))
+        )
         pods.setdefault(uid, {})[name] = resources
     free = topology.cpuset - kubelet.reserved_cpus if static else EMPTY
-    allocatable = Given(cpus=free, memory=memory.allocatable)
-    given = tuple(PodGiven("", "", containers, uid) for uid, containers in pods.items())
+    allocatable = ResourceSet(cpus=free, memory=memory.allocatable)
+    given = tuple(PodResources("", "", containers, uid) for uid, containers in pods.items())
     return KubeletResources("checkpoints", allocatable, given)
 
 
@@ -191,7 +193,7 @@ def contradictions(resources: KubeletResources, topology: Topology) -> Iterator[
         yield Problem("kubelet", "NUMA nodes", listed, f"this machine has only the NUMA nodes {has}", do)
 
 
-def _unknown_claim(pod: PodGiven, container: str, resources: Given, folder: str, wrong: str) -> Problem:
+def _unknown_claim(pod: PodResources, container: str, resources: ResourceSet, folder: str, wrong: str) -> Problem:
     why = wrong or f"no specification in {folder} says which CPUs it is"
     do = "apply manifests/components/dra-cpus, which mounts that folder; until then these CPUs count as shared"
     owner = f"pod/{pod.namespace}/{pod.name}"
