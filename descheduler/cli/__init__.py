@@ -58,12 +58,12 @@ def parser() -> argparse.ArgumentParser:
     commandline.add_output(listing)
     listing.set_defaults(run=_run_list)
     version = commands.add_parser("version", help="the version, as upstream's command")
-    version.set_defaults(run=_run_version)
+    version.set_defaults(run=lambda _args: _print(f"descheduler {__version__}"))
     default = commands.add_parser("default-config", help="the policy that holds without --policy, commented")
     default.set_defaults(run=_run_default)
     script = commands.add_parser("completion", help="print a script that completes commands and options")
     commandline.add_completion(script)
-    script.set_defaults(run=_run_completion)
+    script.set_defaults(run=lambda args: _print(commandline.completion(parser(), args.shell)))
     complete = commands.add_parser("complete")  # Not listed: completion scripts ask it.
     complete.add_argument("words", nargs="*")
     complete.set_defaults(run=_run_complete)
@@ -171,8 +171,8 @@ def _run_explain(args: argparse.Namespace) -> int:
     return 0
 
 
-def _run_version(_args: argparse.Namespace) -> int:
-    print(printable.lines(f"descheduler {__version__}"))
+def _print(text: str) -> int:
+    print(printable.lines(text))
     return 0
 
 
@@ -213,9 +213,4 @@ def _run_default(_args: argparse.Namespace) -> int:
 def _run_complete(args: argparse.Namespace) -> int:
     for each in commandline.proposals(parser(), args.words, lambda action, words: ()):
         print(printable.lines(each))
-    return 0
-
-
-def _run_completion(args: argparse.Namespace) -> int:
-    print(printable.lines(commandline.completion(parser(), args.shell)))
     return 0

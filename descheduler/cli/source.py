@@ -70,8 +70,13 @@ class PictureSource:
             do = "name files or folders of manifests, or - for standard input"
             raise InputError(Problem("command line", "--snapshot", "", "this names nothing", do))
         self._paths, self._now = args.snapshot, _moment(args.now)
-        self.api: Api | None = None if args.snapshot else _connect(args, kubeconfig)
+        self.api: Api | None = None
         """The cluster; None when there are only files."""
+        if not args.snapshot:
+            from koordlite.kube.client import access
+
+            file = args.kubeconfig or kubeconfig or None
+            self.api = access.connect(file, args.context, user_agent="descheduler")
         self._gatherer: Gatherer | None = None
         self._repeated, self._watch = repeated, repeated and watch
         self._watches: Watches | None = None
@@ -126,12 +131,6 @@ class PictureSource:
         """End what goes on between two cycles."""
         if self._watches is not None:
             self._watches.stop()
-
-
-def _connect(args: argparse.Namespace, kubeconfig: str) -> Api:
-    from koordlite.kube.client import access
-
-    return access.connect(args.kubeconfig or kubeconfig or None, args.context, user_agent="descheduler")
 
 
 def make(args: argparse.Namespace, explained: str = "") -> EvictionPlan:

@@ -6,6 +6,7 @@ because of one is reported and left."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
@@ -58,81 +59,76 @@ def eviction(outcome: Outcome, grace_period_seconds: int | None) -> dict[str, An
     return evictions.eviction(meta.namespace, meta.name, options, notes)
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits on the tries for one eviction."""
-
-    at_once: int = 10
-    """Requests under way at the same time."""
-    retry_seconds: float = 30.0
-    """All waiting for one pod together; a server that asks for more is not waited for."""
-    tries: int = 5
-    """Requests for one pod."""
-
-
-PATIENCE = Patience()
-
+AT_ONCE = 10
+"""Requests under way at the same time."""
+RETRY_SECONDS = 30.0
+"""All waiting for one pod together; a server that asks for more is not waited for."""
+TRIES = 5
+"""Requests for one pod."""
 Wait = Callable[[float], bool]
 """Pass so many seconds; True when the run was asked to stop meanwhile. `koordlite.ports.Clock.wait` is one."""
 
 
 def evict(
-    plan: EvictionPlan,
-    api: Api,
-    wait: Wait,
-    patience: Patience = PATIENCE,
-    *,
-    stopped: Callable[[], bool] = lambda: False,
+    plan: EvictionPlan, api: Api, wait: Wait, *, stopped: Callable[[], bool] = lambda: False
 ) -> tuple[Attempt, ...]:
     """Carry the plan out. Attempts come in the plan's order; one that fails does not keep the others.
 
     Once `stopped` says so, pods that were not asked for yet are left alone: a process has little time to end in, and
     has to keep what it did.
     """
-    with ThreadPoolExecutor(max_workers=patience.at_once, thread_name_prefix="evict") as pool:
-        one = _Evictor(EvictionClient(api), wait, patience, plan.grace_period_seconds, stopped).evict
+    one = functools.partial(
+        evict_one,
+        client=EvictionClient(api),
+        wait=wait,
+        grace_period_seconds=plan.grace_period_seconds,
+        stopped=stopped,
+    )
+    with ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="evict") as pool:
         return tuple(pool.map(one, plan.evict))
 
 
-class _Evictor(msgspec.Struct, frozen=True):
-    client: EvictionClient
-    wait: Wait
-    patience: Patience
-    grace_period_seconds: int | None
-    stopped: Callable[[], bool]
+def evict_one(
+    outcome: Outcome,
+    *,
+    client: EvictionClient,
+    wait: Wait,
+    grace_period_seconds: int | None,
+    stopped: Callable[[], bool],
+) -> Attempt:
+    """Evict one pod, asked as often as the server wants and the limits allow."""
+    pod = outcome.pod
+    attempt = Attempt(pod.key, "NotTried", eviction(outcome, grace_period_seconds), uid=pod.uid)
+    if not pod.object.metadata.uid:
+        return msgspec.structs.replace(attempt, result="Failed", text="the pod has no uid: it could be another one")
+    if stopped():
+        return msgspec.structs.replace(attempt, text="the run was stopped before it was asked for")
+    waited = 0.0
+    while True:
+        attempt, pause = _send(client, outcome, attempt)
+        spent = attempt.tries >= TRIES or waited + pause > RETRY_SECONDS
+        if not pause or spent or wait(pause):
+            return attempt
+        waited += pause
 
-    def evict(self, outcome: Outcome) -> Attempt:
-        """One pod, tried as often as the server asks and patience allows."""
-        pod = outcome.pod
-        attempt = Attempt(pod.key, "NotTried", eviction(outcome, self.grace_period_seconds), uid=pod.uid)
-        if not pod.object.metadata.uid:
-            return msgspec.structs.replace(attempt, result="Failed", text="the pod has no uid: it could be another one")
-        if self.stopped():
-            return msgspec.structs.replace(attempt, text="the run was stopped before it was asked for")
-        waited = 0.0
-        while True:
-            attempt, pause = self._ask(outcome, attempt)
-            spent = attempt.tries >= self.patience.tries or waited + pause > self.patience.retry_seconds
-            if not pause or spent or self.wait(pause):
-                return attempt
-            waited += pause
 
-    def _ask(self, outcome: Outcome, attempt: Attempt) -> tuple[Attempt, float]:
-        """(what became of it, seconds after which the server wants to be asked again; 0: it is final)."""
-        tried = msgspec.structs.replace(attempt, tries=attempt.tries + 1)
-        try:
-            answer = self.client.send(attempt.request)
-        except ApiError as error:
-            result = "Failed"
-            if error.status == HTTPStatus.TOO_MANY_REQUESTS:
-                background = TRIGGERED in error.message and REQUEST_ONLY in outcome.pod.pod.annotations
-                result = "InBackground" if background else "Blocked"
-            retry_seconds = error.retry_after_seconds or 0.0 if result in ("Blocked", "Failed") else 0.0
-            return msgspec.structs.replace(tried, result=result, text=error.message), retry_seconds
-        except ApiUnreachable as error:
-            # Whether the server has heard it is unknown. The uid makes asking again in the next cycle harmless.
-            return msgspec.structs.replace(tried, result="Failed", text=str(error)), 0.0
-        result, text = _ANSWERS[answer]
-        return msgspec.structs.replace(tried, result=result, text=text), 0.0
+def _send(client: EvictionClient, outcome: Outcome, attempt: Attempt) -> tuple[Attempt, float]:
+    """(what became of it, seconds after which the server wants to be asked again; 0: it is final)."""
+    tried = msgspec.structs.replace(attempt, tries=attempt.tries + 1)
+    try:
+        answer = client.send(attempt.request)
+    except ApiError as error:
+        result = "Failed"
+        if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+            background = TRIGGERED in error.message and REQUEST_ONLY in outcome.pod.pod.annotations
+            result = "InBackground" if background else "Blocked"
+        retry_seconds = error.retry_after_seconds or 0.0 if result in ("Blocked", "Failed") else 0.0
+        return msgspec.structs.replace(tried, result=result, text=error.message), retry_seconds
+    except ApiUnreachable as error:
+        # Whether the server has heard it is unknown. The uid makes asking again in the next cycle harmless.
+        return msgspec.structs.replace(tried, result="Failed", text=str(error)), 0.0
+    result, text = _ANSWERS[answer]
+    return msgspec.structs.replace(tried, result=result, text=text), 0.0
 
 
 _ANSWERS: Mapping[evictions.Outcome, tuple[str, str]] = {

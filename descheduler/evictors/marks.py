@@ -118,12 +118,9 @@ def _patch(api: Api, pod: PodView, cost: str | None, tell: Tell) -> bool:
     path = f"/api/v1/namespaces/{pod.pod.namespace}/pods/{pod.pod.name}"
     try:
         api.request("PATCH", path, body={"metadata": meta}, content_type=MERGE)
-    except ApiError as error:
-        if error.status in (404, 422):
-            return True  # Gone, or another pod of that name: nothing to write_costs.
-        tell(Progress("", pod.key, "Failed", f"its deletion cost cannot be written: {error}"))
-        return False
-    except ApiUnreachable as error:
+    except (ApiError, ApiUnreachable) as error:
+        if isinstance(error, ApiError) and error.status in (404, 422):
+            return True  # Gone, or another pod of that name: there is no cost to write.
         tell(Progress("", pod.key, "Failed", f"its deletion cost cannot be written: {error}"))
         return False
     return True

@@ -240,8 +240,9 @@ class Finder(msgspec.Struct):
 
     def _find(self, namespace: str, owner: wire.OwnerReference) -> Workload | None:
         controller = self._controller(namespace, owner)
-        above = _above(controller) if controller is not None else None
-        if above is not None:
+        owners = (controller.metadata.owner_references if controller is not None else None) or ()
+        above = next((one for one in owners if one.controller and one.kind == "Deployment"), None)
+        if above is not None:  # A ReplicaSet of a Deployment.
             controller = self._controller(namespace, above)
         if controller is None or controller.spec.replicas is None:
             return None
@@ -283,12 +284,6 @@ class Finder(msgspec.Struct):
 
 def _root(api_version: str) -> str:
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-
-
-def _above(controller: _Controller) -> wire.OwnerReference | None:
-    """The Deployment of a ReplicaSet."""
-    owners = controller.metadata.owner_references or ()
-    return next((owner for owner in owners if owner.controller and owner.kind == "Deployment"), None)
 
 
 def _query(controller: _Controller) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import functools
 import pathlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -33,11 +34,6 @@ METRIC = "MetricResource"
 class _Sample(msgspec.Struct, frozen=True):
     metric: dict[str, str] = {}
     value: tuple[float, str] = (0.0, "")
-
-
-def server(url: str, token: Callable[[], str], ca_file: str = "") -> Prometheus:
-    """The server of a policy. Samples of 5,000 nodes are about 1 MB."""
-    return Prometheus(url, token, ca_file, timeout_seconds=10.0, largest_answer_bytes=64 << 20)
 
 
 def usage(server: Prometheus, query: str) -> Usage:
@@ -135,17 +131,13 @@ def of_metrics_api(
 ) -> Usage:
     """Use of nodes and pods as measured just now."""
     of_nodes = {obj.metadata.name: _amounts(obj.usage, f"nodemetrics/{obj.metadata.name}", problems) for obj in nodes}
-    of_pods = {f"{obj.metadata.namespace}/{obj.metadata.name}": _of_pod(obj, problems) for obj in pods}
+    of_pods: dict[str, dict[str, int]] = {}
+    for obj in pods:
+        key = f"{obj.metadata.namespace}/{obj.metadata.name}"
+        total = of_pods[key] = Counter[str]()
+        for container in obj.containers or ():
+            total.update(_amounts(container.usage, f"podmetrics/{key}", problems))
     return Usage(of_nodes, of_pods, absent="" if of_nodes else NO_NODES)
-
-
-def _of_pod(obj: metrics.PodMetricsObject, problems: list[Problem]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for container in obj.containers or ():
-        owner = f"podmetrics/{obj.metadata.namespace}/{obj.metadata.name}"
-        for name, amount in _amounts(container.usage, owner, problems).items():
-            total[name] = total.get(name, 0) + amount
-    return total
 
 
 def _amounts(use: dict[str, str | int | float] | None, owner: str, problems: list[Problem]) -> dict[str, int]:
@@ -256,7 +248,11 @@ def of_policy(providers: Iterable[MetricsProvider], api: Api | None) -> Gatherer
     token: Callable[[], str] = service_account_token
     if reference is not None:
         token = functools.partial(secret_token, api, reference.namespace, reference.name)
-    return Gatherer(api, server(prometheus.url, token, service_account_ca()))
+    certificates = SERVICE_ACCOUNT / "ca.crt"  # There is none outside a cluster.
+    ca_file = str(certificates) if certificates.is_file() else ""
+    # Samples of 5,000 nodes are about 1 MB.
+    server = Prometheus(prometheus.url, token, ca_file, timeout_seconds=10.0, largest_answer_bytes=64 << 20)
+    return Gatherer(api, server)
 
 
 def secret_token(api: Api | None, namespace: str, name: str) -> str:
@@ -278,9 +274,3 @@ def secret_token(api: Api | None, namespace: str, name: str) -> str:
 def service_account_token() -> str:
     """The token of the pod's own service account, read again because it is rotated."""
     return (SERVICE_ACCOUNT / "token").read_text(encoding="utf-8").strip()
-
-
-def service_account_ca() -> str:
-    """The file with the certificates of the cluster; empty outside one."""
-    path = SERVICE_ACCOUNT / "ca.crt"
-    return str(path) if path.is_file() else ""

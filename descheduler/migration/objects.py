@@ -452,11 +452,6 @@ def options(job: MigrationJob, pod: Raw, *, now: float, drop_claims: bool = Fals
     return ReservationOptions(reservation_ref=ref, template=template)
 
 
-def reservation(options: ReservationOptions) -> dict[str, Any]:
-    """The object to create."""
-    return {"apiVersion": GROUP_VERSION, "kind": "Reservation", **(options.template or {})}
-
-
 def _place(pod: Raw, *, drop_claims: bool) -> dict[str, Any]:
     meta = {key: value for key, value in pod.get("metadata", {}).items() if key not in _OF_THE_SERVER}
     spec = copy.deepcopy(dict(pod.get("spec", {})))

@@ -88,7 +88,8 @@ def step(job: MigrationJob, state: ClusterState) -> Step:
         if isinstance(result, Step):
             return result
         job = result
-    return Step(job=job)
+    # A job that reserves no place is done; of the others the last stage says what comes of them.
+    return Step(job=objects.succeeded(job, f'Pod "{job.pod.key}" has been evicted'))
 
 
 def exchanged(
@@ -184,7 +185,8 @@ def _reserve(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
         return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
     options = objects.options(job, state.pod_raw, now=state.now, drop_claims=state.drop_claims)
     named = structs.replace(job, spec=structs.replace(job.spec, reservation_options=options))
-    return Step(job=named, create=objects.reservation(options))
+    body = {"apiVersion": objects.GROUP_VERSION, "kind": "Reservation", **(options.template or {})}
+    return Step(job=named, create=body)
 
 
 def _schedule(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
@@ -271,10 +273,6 @@ def _under_way(job: MigrationJob, state: ClusterState) -> bool:
     return going or since is None or state.now - since < ASK_AGAIN_SECONDS
 
 
-def _end_direct(job: MigrationJob, _state: ClusterState) -> Step:
-    return Step(job=objects.succeeded(job, f'Pod "{job.pod.key}" has been evicted'))
-
-
 def _bind(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
     owner = state.reservation.bound if state.reservation is not None else None
     if owner is None:
@@ -285,7 +283,8 @@ def _bind(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
 
 
 def _end_bound(job: MigrationJob, state: ClusterState) -> Step:
-    if state.bound_pod is not None and not ready(state.bound_pod):
+    pod = state.bound_pod
+    if pod is not None and not any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions or ()):
         job = noted(job, "BoundPodReady", False, now=state.now, reason="WaitForBoundPodReady")
         return Step(job=job, again_seconds=AGAIN_SECONDS)
     job = noted(job, "BoundPodReady", True, now=state.now)
@@ -293,11 +292,6 @@ def _end_bound(job: MigrationJob, state: ClusterState) -> Step:
     text = f'Bind Pod "{owner.key}" in Reservation "{job.reservation}"'
     job = noted(job, "PodBoundReservation", True, now=state.now, message=text)
     return Step(job=objects.succeeded(job, text))
-
-
-def ready(pod: wire.PodObject) -> bool:
-    """Its condition Ready is True."""
-    return any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions or ())
 
 
 def eviction_refused(job: MigrationJob, why: str, *, now: float) -> MigrationJob:
@@ -313,7 +307,7 @@ def _is(one: ObjectReference, other: ObjectReference) -> bool:
     return one.uid == other.uid if one.uid and other.uid else one.key == other.key
 
 
-_DIRECT: tuple[Stage, ...] = (_begin, _wait_for_limit, _evict, _end_direct)
+_DIRECT: tuple[Stage, ...] = (_begin, _wait_for_limit, _evict)
 _RESERVED: tuple[Stage, ...] = (
     _begin,
     _give_up_room,

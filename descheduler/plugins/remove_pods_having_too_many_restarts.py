@@ -7,11 +7,12 @@ node is the cure. Source: upstream RemovePodsHavingTooManyRestarts.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 from descheduler.arguments.common import PodChoice
-from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
+from descheduler.framework import Conversation, Finding, Handle, PodView, View
 from descheduler.picture import pods
 from descheduler.rules.pod_filter import chosen
 
@@ -38,14 +39,25 @@ class Config(PodChoice):
 
 def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod with too many restarts; on each node those with most come first."""
+    init, least = config.including_init_containers, config.pod_restart_threshold
     for node in handle.nodes:
-        for count, pod in sorted(_often_restarted(node, config), key=lambda entry: (-entry[0], entry[1].key)):
-            init = " and init containers" if config.including_init_containers else ""
-            least = config.pod_restart_threshold
+        restarted = node.those((NAME, init), _RESTARTED[init])
+        most = node.once((NAME, init), functools.partial(_most, restarted, init))
+        if most < least:
+            continue
+        counts = (
+            (pods.restarts(pod, init=init), pod)
+            for pod in chosen(restarted, config.namespaces, config.label_selector)
+            if _in_states(pod, config)
+        )
+        for count, pod in sorted(counts, key=lambda entry: (-entry[0], entry[1].key)):
+            if count < least:
+                break
             yield Finding(
                 pod=pod.uid,
                 reason="TooManyRestarts",
-                fact=f"its containers{init} were restarted {count} times, the threshold is {least}",
+                fact=f"its containers{' and init containers' if init else ''} were restarted {count} times, "
+                f"the threshold is {least}",
                 cure="restarts, elsewhere if it can; read the logs of its last run first",
                 evidence={"restarts": count, "threshold": least},
                 weight=count,
@@ -59,16 +71,8 @@ def numbers(pod: PodView, _view: View, config: Config, _handle: Handle) -> str:
     return f"{count} of {config.pod_restart_threshold} restarts{states}"
 
 
-def _often_restarted(node: NodeView, config: Config) -> Iterator[tuple[int, PodView]]:
-    init = config.including_init_containers
-    restarted = node.those((NAME, init), _RESTARTED[init])
-    most = node.once((NAME, init), lambda: max([pods.restarts(pod, init=init) for pod in restarted], default=0))
-    if most < config.pod_restart_threshold:
-        return
-    for pod in chosen(restarted, config.namespaces, config.label_selector):
-        count = pods.restarts(pod, init=init)
-        if count >= config.pod_restart_threshold and _in_states(pod, config):
-            yield count, pod
+def _most(restarted: Iterable[PodView], init: bool) -> int:
+    return max([pods.restarts(pod, init=init) for pod in restarted], default=0)
 
 
 _RESTARTED: Mapping[bool, Callable[[PodView], bool]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -156,18 +156,16 @@ class Conflicts:
         key = fingerprint(term, namespace)
         if key not in self._by_term:
             by_domain: dict[_Domain, dict[str, PodView]] = defaultdict(dict)
-            for pod in self._spoken_of(term, namespace):
+            selected = (self._indexes[name].select(term.label_selector) for name in self._reach(term, namespace))
+            for pod in itertools.chain.from_iterable(selected):
+                if pod.pod.uid in self._removed:
+                    continue
                 together = by_domain[self._domain(pod.node, term.topology_key)]
                 uid = pod.pod.uid
                 together[uid] = pod
                 self._memberships[uid].append(together)
             self._by_term[key] = by_domain
         return self._by_term[key]
-
-    def _spoken_of(self, term: objects.PodAffinityTerm, namespace: str) -> Iterator[PodView]:
-        for name in self._reach(term, namespace):
-            selected = self._indexes[name].select(term.label_selector)
-            yield from (pod for pod in selected if pod.pod.uid not in self._removed)
 
     def _reach(self, term: objects.PodAffinityTerm, namespace: str) -> list[str]:
         """Namespaces that the term speaks of, of those with pods."""

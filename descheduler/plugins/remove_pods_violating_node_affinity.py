@@ -7,7 +7,7 @@ business afterwards. Source: upstream RemovePodsViolatingNodeAffinity; docs/comp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from descheduler.arguments.common import PodChoice
@@ -70,8 +70,14 @@ def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
 
 
 def _judge_required(groups: Sequence[SpecGroup], index: NodeIndex, config: Config, handle: Handle) -> Conversation:
-    spent = False
-    for pod in sorted(_misplaced(groups, index, config), key=place):
+    spent, misplaced = False, list[PodView]()
+    for group in groups:
+        spec = group.first.object.spec
+        by_selector = config.including_node_selector and spec.node_selector
+        if by_selector or node_affinity(spec).required is not None:
+            allowed = index.allowed_by_labels(spec)
+            misplaced += [pod for pod in group.pods if pod.node not in allowed] if not group.nodes <= allowed else []
+    for pod in sorted(misplaced, key=place):
         # Only another node can match. Of a pod that stays anyway it need not be asked whether one fits.
         stuck = not spent and handle.evictable(pod) and not handle.fits(pod, handle.nodes)
         verdict = yield Finding(
@@ -92,17 +98,6 @@ def _judge_preferred(groups: Sequence[SpecGroup], index: NodeIndex, view: View, 
         verdict = (yield finding) if finding else None
         if verdict and verdict.stop == "total":
             return  # Where more pods would fit better is not worth asking when none may go.
-
-
-def _misplaced(groups: Sequence[SpecGroup], index: NodeIndex, config: Config) -> Iterator[PodView]:
-    """Pods on nodes that what is required of them does not allow."""
-    for group in groups:
-        spec = group.first.object.spec
-        by_selector = config.including_node_selector and spec.node_selector
-        if by_selector or node_affinity(group.first.object.spec).required is not None:
-            allowed = index.allowed_by_labels(spec)
-            if not group.nodes <= allowed:
-                yield from (pod for pod in group.pods if pod.node not in allowed)
 
 
 def _better(pod: PodView, node: NodeView, index: NodeIndex, handle: Handle) -> Finding | None:

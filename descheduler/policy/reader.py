@@ -79,17 +79,21 @@ def kubeconfig(document: PolicyDocument) -> str:
     return document.client_connection.kubeconfig if isinstance(document, Configuration) else ""
 
 
-def load(path: str, found_notices: list[Problem] | None = None) -> PolicyDocument:
-    """The policy in the file at `path`; ConfigError lists every mistake in it. `found_notices` receives the notices."""
+def load(path: str, notes: list[Problem] | None = None) -> PolicyDocument:
+    """The policy in the file at `path`; ConfigError lists every mistake in it. `notes` receives the notices."""
+    return parse(text_of(path), path, notes)
+
+
+def text_of(path: str) -> str:
+    """The text of a policy file; ConfigError when it cannot be read."""
     try:
-        text = pathlib.Path(path).read_text(encoding="utf-8")
+        return pathlib.Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(Problem(path, "$", "", reason(error), "name a readable YAML file")) from error
-    return parse(text, path, found_notices)
 
 
-def parse(text: str, source: str, found_notices: list[Problem] | None = None) -> PolicyDocument:
-    """The policy that `text` writes; `found_notices` receives what is no mistake but worth checking."""
+def parse(text: str, source: str, notes: list[Problem] | None = None) -> PolicyDocument:
+    """The policy that `text` writes; `notes` receives what is no mistake but worth checking."""
     version, kind, place = kind_of(text)
     if version == "descheduler/v1alpha1":
         why = "this version is no longer understood, upstream dropped it in 0.30"
@@ -101,8 +105,8 @@ def parse(text: str, source: str, found_notices: list[Problem] | None = None) ->
     mistakes = list(_missing_arguments(document, source))
     if mistakes:
         raise ConfigError(mistakes)
-    if found_notices is not None:
-        found_notices += [*aliases.notices, *notices(document, source)]
+    if notes is not None:
+        notes += [*aliases.notices, *notices(document, source)]
     return document
 
 

@@ -76,7 +76,7 @@ class PolicyFile:
         """Check again; whether another policy holds. A file that cannot be used changes nothing but `problems`."""
         before, self._text = self._text, None
         try:
-            self._text = self._read()
+            self._text = reader.text_of(self._path) if self._path is not None else ""
             if self._text == before:
                 return False
             self.document = self._parsed(self._text)
@@ -88,7 +88,7 @@ class PolicyFile:
 
     def _first(self) -> PolicyDocument:
         try:
-            self._text = self._read()
+            self._text = reader.text_of(self._path) if self._path is not None else ""
             return self._parsed(self._text)
         except ConfigError as error:
             if self._copy is None or not self._copy.is_file():
@@ -98,14 +98,6 @@ class PolicyFile:
             do = f"fix it; the last good one of {written:%Y-%m-%dT%H:%M:%SZ} holds ({self._copy})"
             self.problems = tuple(dataclasses.replace(problem, do=do) for problem in error.problems)
             return document
-
-    def _read(self) -> str:
-        if self._path is None:
-            return ""
-        try:
-            return pathlib.Path(self._path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(Problem(self._path, "$", "", reason(error), "name a readable YAML file")) from error
 
     def _parsed(self, text: str) -> PolicyDocument:
         if self._path is None:

@@ -47,37 +47,29 @@ def covered(
 ) -> dict[str, CoveredPods]:
     """The budgets by `namespace/name`. `before`: those of the last picture, since when pods `left` and `came`;
     `everything`: all pods that there are now."""
-    removed, new = _by_namespace(leavers), _by_namespace(came)
+    moves: dict[str, Moves] = defaultdict(lambda: ([], []))
+    for side, pods in enumerate((leavers, came)):
+        for one in pods:
+            moves[one.pod.namespace][side].append(one)
     indices = functools.cache(lambda: templates.indices(everything))
     by_key: dict[str, CoveredPods] = {}
     for obj in objects:
-        meta = obj.metadata
+        meta, selector = obj.metadata, obj.spec.selector
         key = f"{meta.namespace}/{meta.name}"
         previous = before.get(key)
         if previous is None or previous.object.spec != obj.spec:
             index = indices().get(meta.namespace)
-            pods = frozenset([one.uid for one in index.select(obj.spec.selector)] if index else ())
+            uids = frozenset([one.uid for one in index.select(selector)] if index else ())
         else:
-            pods = _followed(previous, removed.get(meta.namespace, ()), new.get(meta.namespace, ()))
-        budget = DisruptionBudget(key, obj.status.disruptions_allowed, pods)
+            uids = previous.budget.pods
+            removed, added = (
+                [one.uid for one in some if selector and label_selectors.labels_match(selector, one.pod.labels)]
+                for some in moves[meta.namespace]
+            )
+            uids = uids.difference(removed).union(added) if removed or added else uids
+        budget = DisruptionBudget(key, obj.status.disruptions_allowed, uids)
         by_key[key] = CoveredPods(obj, previous.budget if previous and previous.budget == budget else budget)
     return by_key
-
-
-def _by_namespace(pods: Iterable[PodView]) -> Mapping[str, list[PodView]]:
-    by_namespace: dict[str, list[PodView]] = defaultdict(list)
-    for one in pods:
-        by_namespace[one.pod.namespace].append(one)
-    return by_namespace
-
-
-def _followed(previous: CoveredPods, leavers: Iterable[PodView], came: Iterable[PodView]) -> frozenset[str]:
-    selector, pods = previous.object.spec.selector, previous.budget.pods
-    if selector is None:
-        return pods
-    removed = [one.uid for one in leavers if label_selectors.labels_match(selector, one.pod.labels)]
-    new = [one.uid for one in came if label_selectors.labels_match(selector, one.pod.labels)]
-    return pods.difference(removed).union(new) if removed or new else pods
 
 
 _ZONES = (
@@ -120,7 +112,13 @@ def _volume_notes(
     """Claims of pods of which nobody can say where their volumes are, by (namespace, name) what there is: pods that
     have them are taken for fitting wherever the rest of them fits."""
     using = [one for group in groups if group.first.object.spec.volumes for one in group.pods if not one.pod.finished]
-    unknown = sorted({claim for pod in using for claim in _used(pod)} - claims.keys())
+    named = {
+        (pod.pod.namespace, name)
+        for pod in using
+        for volume in pod.object.spec.volumes or ()
+        if (name := (volume.persistent_volume_claim or {}).get("claimName"))
+    }
+    unknown = sorted(named - claims.keys())
     if unknown:
         words = f"{len(unknown)} volume claims of pods are not there, such as {'/'.join(unknown[0])}"
         yield f"{words}: which nodes reach their volumes is not asked; `kubectl get pvc,pv,storageclasses` has them"
@@ -128,13 +126,6 @@ def _volume_notes(
     lost = sorted({name for one in claims.values() if (name := one.spec.volume_name) and name not in names})
     if lost:
         yield f"{len(lost)} volumes of claims are not there, such as {lost[0]}: which nodes reach them is not asked"
-
-
-def _used(pod: PodView) -> Iterator[tuple[str, str]]:
-    for volume in pod.object.spec.volumes or ():
-        name = (volume.persistent_volume_claim or {}).get("claimName")
-        if name:
-            yield pod.pod.namespace, name
 
 
 def _of_volume(volume: wire_volumes.PersistentVolumeObject) -> Iterator[objects.NodeSelector]:
@@ -355,7 +346,9 @@ class Pictures:
         for one in leavers:
             self._by_uid.pop(one.uid, None)
         self._by_uid.update({one.uid: one for one in came})
-        removed, new = self._stray()
+        elsewhere, unbound = self._pods.by_node.keys() - self._homes.keys(), self._unbound
+        self._unbound = tuple(sorted((one for name in elsewhere for one in self._pods.by_node[name]), key=by_name))
+        removed, new = _moves(unbound, self._unbound)  # Pods on none of the nodes.
         self._groups = (
             grouped(active(came), active(leavers), self._groups[0]),
             grouped([*new, *ended(came)], [*removed, *ended(leavers)], self._groups[1]),
@@ -373,12 +366,6 @@ class Pictures:
         home = Home(obj, reported.report)
         home.change((), self._pods.by_node.get(name, ()), reported.seen_at)
         return home, *_moves(previous.pods if previous else (), home.pods)
-
-    def _stray(self) -> Moves:
-        """Note which pods are on none of the nodes, by namespace and name."""
-        before, elsewhere = self._unbound, self._pods.by_node.keys() - self._homes.keys()
-        self._unbound = tuple(sorted((one for name in elsewhere for one in self._pods.by_node[name]), key=by_name))
-        return _moves(before, self._unbound)
 
 
 def _moves(before: Iterable[PodView], after: Sequence[PodView]) -> Moves:

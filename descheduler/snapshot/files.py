@@ -239,16 +239,13 @@ def _from_yaml(path: pathlib.Path, data: bytes) -> Iterator[bytes]:
         where, why = yaml_bounds.place(path, error), yaml_bounds.why(error)
         raise InputError(Problem(where, "YAML", "", why, "fix the syntax")) from error
     for number, document in enumerate(documents):
-        if document is not None:
-            yield _to_json(document, f"{path} document {number + 1}")
-
-
-def _to_json(document: Any, where: str) -> bytes:
-    """msgspec writes the times that YAML turned into datetimes back as RFC 3339."""
-    try:
-        return msgspec.json.encode(document)
-    except TypeError as error:
-        raise InputError(Problem(where, "YAML", "", str(error), "write plain text keys and values")) from error
+        if document is None:
+            continue
+        try:  # The times that YAML turned into datetimes are written back as RFC 3339.
+            yield msgspec.json.encode(document)
+        except TypeError as error:
+            where = f"{path} document {number + 1}"
+            raise InputError(Problem(where, "YAML", "", str(error), "write plain text keys and values")) from error
 
 
 def take(objects: Objects, document: bytes | msgspec.Raw, path: str, kind: str = "") -> None:
@@ -321,13 +318,11 @@ def _settled(obj: Any, kind: str, packer: Packer) -> Any:
     which are nearly all that ever changes in it; OverflowError for numbers beyond 64 bits."""
     if kind == "Pod":
         return packer.small(obj)
-    return _without_heartbeats(obj) if kind == "Node" and packer.lasting else obj
-
-
-def _without_heartbeats(node: wire.NodeObject) -> wire.NodeObject:
+    if kind != "Node" or not packer.lasting:
+        return obj
     replace = msgspec.structs.replace
-    conditions = tuple([replace(one, last_heartbeat_time=None) for one in node.status.conditions or ()])
-    return replace(node, status=replace(node.status, conditions=conditions or None))
+    conditions = tuple([replace(one, last_heartbeat_time=None) for one in obj.status.conditions or ()])
+    return replace(obj, status=replace(obj.status, conditions=conditions or None))
 
 
 def _unchanged(previous: Any, obj: Any) -> bool:

@@ -111,24 +111,19 @@ def _could_be_single(container: ContainerPlacement, one: PodView, home: NodeView
         return False
     reserved = home.cpu_manager.reserved_cpus
     by_topology = {zone.id: {"cpu": Quantity.of(len(zone.cpus - reserved))} for zone in home.topology.nodes}
-    amounts = {"cpu": Quantity.of(len(container.promised_cpus)), **_memory(container, one)}
+    spec = next((c for c in one.object.spec.containers or () if c.name == container.container), None)
+    amounts: Amounts = one.pod.requests  # Of the pod as a whole, unless the promise is to one container.
+    if spec is not None:
+        amounts = parse_resources((spec.resources.requests if spec.resources else None), "", "", [])
+    memory = {name: amount for name, amount in amounts.items() if name == "memory"}
     # Were the machine empty, could one NUMA node hold all of it? Resources that no NUMA node lists are not asked.
     # Source: kubelet prefers the fewest nodes that could hold a request on an empty machine, and its policy
     # `restricted` admits nothing else.
     totals = home.zone_totals or by_topology
     listed = {name for zone in totals.values() for name in zone}
-    requests = {name: amount for name, amount in amounts.items() if name in listed}
+    whole = {"cpu": Quantity.of(len(container.promised_cpus)), **memory}
+    requests = {name: amount for name, amount in whole.items() if name in listed}
     return any(all(name in zone and zone[name] >= most for name, most in requests.items()) for zone in totals.values())
-
-
-def _memory(container: ContainerPlacement, one: PodView) -> dict[str, Quantity]:
-    """Memory request of the container, or of the pod as a whole."""
-    spec = next((c for c in one.object.spec.containers or () if c.name == container.container), None)
-    if spec is None:
-        amounts = one.pod.requests
-    else:
-        amounts = parse_resources((spec.resources.requests if spec.resources else None), "", "", [])
-    return {name: amount for name, amount in amounts.items() if name == "memory"}
 
 
 def as_promised(pod: Pod, home: NodeView, alloc: PodCPUAlloc | None) -> tuple[ContainerPlacement, ...]:
@@ -173,7 +168,6 @@ def _record(
 
 
 T = TypeVar("T")
-_ENDED = ("Succeeded", "Failed")
 Moves = tuple[list[PodView], list[PodView]]
 """Pods that left, and pods that came."""
 
@@ -213,7 +207,10 @@ class Home:
         new = [self._with_promises(one) for one in came]
         for one in new:
             bisect.insort(self.pods, one, key=by_name)
-        written, notes = self._written, self.view.node.annotations
+        written, notes, pinned = self._written, self.view.node.annotations, EMPTY
+        if written and written.reserved_cpus is None:  # CPUs that scheduler and kubelet gave to pods.
+            by_scheduler = [one.pod.resource_status.cpuset for one in self.pods if one.pod.active]
+            pinned = cpuset.union([*by_scheduler, *(alloc.cpuset for alloc in self._reported.allocs.values())])
         self.view = self.view.with_pods(
             tuple(active(self.pods)),
             tuple(ended(self.pods)),
@@ -224,7 +221,7 @@ class Home:
                     written,
                     self._system,
                     unreadable=written is None and notes.get(keys.RESERVATION, "") not in ("", "null"),
-                    pinned=_pinned(self.pods, self._reported) if written and written.reserved_cpus is None else EMPTY,
+                    pinned=pinned,
                 )
             ),
             placement_at=seen_at,
@@ -232,7 +229,7 @@ class Home:
         return removed, new
 
     def _with_promises(self, one: PodView) -> PodView:
-        if one.pod.phase in _ENDED:
+        if one.pod.finished:
             return one
         containers, observed = of_pod(one, self.view, self._reported)
         return msgspec.structs.replace(one, containers=containers, observed=observed) if containers else one
@@ -240,18 +237,12 @@ class Home:
 
 def active(pods: Iterable[PodView]) -> list[PodView]:
     """The pods that have not ended."""
-    return [one for one in pods if one.pod.phase not in _ENDED]
+    return [one for one in pods if not one.pod.finished]
 
 
 def ended(pods: Iterable[PodView]) -> list[PodView]:
     """The pods that have Succeeded or Failed."""
-    return [one for one in pods if one.pod.phase in _ENDED]
-
-
-def _pinned(pods: Iterable[PodView], reported: Report) -> CPUSet:
-    """CPUs that scheduler and kubelet gave to pods."""
-    by_scheduler = [one.pod.resource_status.cpuset for one in pods if one.pod.active]
-    return cpuset.union([*by_scheduler, *(alloc.cpuset for alloc in reported.allocs.values())])
+    return [one for one in pods if one.pod.finished]
 
 
 def _read(parse: Callable[[], T], problems: list[Problem]) -> T | None:
@@ -330,13 +321,13 @@ def _seen_at(placement: nrt.Placement | None, owner: str, problems: list[Problem
         return float("-inf")
 
 
-def crane_reserved(obj: TopologyObject | None, problems: list[Problem]) -> CPUSet:
+def crane_reserved(obj: TopologyObject, problems: list[Problem]) -> CPUSet:
     """CPUs that Crane keeps from pods which ask for it; what cannot be read is added to `problems`."""
-    text = (obj.attributes or {}).get(keys.CRANE_RESERVED_CPUS, "") if obj else ""
+    text = (obj.attributes or {}).get(keys.CRANE_RESERVED_CPUS, "")
     try:
         return CPUSet.parse(text)
     except ValueError as error:
-        owner = f"{keys.CRANE_GROUP}noderesourcetopology/{obj.metadata.name if obj else ''}"
+        owner = f"{keys.CRANE_GROUP}noderesourcetopology/{obj.metadata.name}"
         do = "write CPUs like 0-3,8; no CPU counts as reserved by Crane until then"
         problems.append(Problem(owner, f"attributes[{keys.CRANE_RESERVED_CPUS}]", text, str(error), do))
         return EMPTY

@@ -168,8 +168,10 @@ class Packer:
     def _parts_of(self, obj: objects.PodObject) -> _Parts:
         """The template of the pod without its labels. Mostly it is one that was seen before, which one comparison of
         all parts tells."""
-        owners, volumes = obj.metadata.owner_references, _decisive(obj.spec.volumes)
-        fields = {**{name: getattr(obj.spec, name) for name in _SPEC}, "volumes": volumes}
+        owners, volumes = obj.metadata.owner_references, obj.spec.volumes or ()
+        # Volumes that hold data; tokens and configuration come along wherever the pod goes.
+        holding = tuple([v for v in volumes if (v.empty_dir, v.host_path, v.persistent_volume_claim) != _NOTHING])
+        fields = {**{name: getattr(obj.spec, name) for name in _SPEC}, "volumes": holding or None}
         key = _encode((obj.metadata.namespace, owners, *fields.values()))
         parts = self._specs.get(key)
         if parts is None:
@@ -234,13 +236,6 @@ def _conditions(several: tuple[objects.PodCondition, ...]) -> tuple[objects.PodC
 
 def _text(text: str | None) -> str | None:
     return text and intern(text)
-
-
-def _decisive(volumes: tuple[objects.Volume, ...] | None) -> tuple[objects.Volume, ...] | None:
-    """Volumes that hold data; tokens and configuration come along wherever the pod goes."""
-    if not volumes:
-        return None
-    return tuple([v for v in volumes if (v.empty_dir, v.host_path, v.persistent_volume_claim) != _NOTHING]) or None
 
 
 _IDENTITY = ("namespace", "name", "uid", "labels", "annotations", "phase", "deleting")

@@ -243,7 +243,8 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
             more = self.too_full(level) and all(amount > 0 for amount in self.headroom.values())
             if not more or count == self.most_per_node:
                 return True
-            amounts = self._taken(pod, handle)
+            may_go = self.namespace_allowed(pod.pod.namespace) and self._let_in(pod) and handle.movable(pod)
+            amounts = self.pod_use(pod) if may_go else None
             if amounts is None:
                 continue
             verdict = yield self.finding(pod, level)
@@ -256,12 +257,6 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
             elif verdict is not None and verdict.stop in ("node", "total"):
                 return verdict.stop == "node"
         return True
-
-    def _taken(self, pod: PodView, handle: Handle) -> Amounts | None:
-        """Amounts that the pod takes along; None when it does not go."""
-        if not self.namespace_allowed(pod.pod.namespace) or not self._let_in(pod) or not handle.movable(pod):
-            return None
-        return self.pod_use(pod)
 
     def _let_in(self, pod: PodView) -> bool:
         """It tolerates the taints of some destination. Upstream compares counts first, and PreferNoSchedule too."""

@@ -93,10 +93,15 @@ def reserved_cpus_to_eviction() -> Walk:
             files.take(objects, text, "cluster.json")
         plan = planner.plan(assemble.view(objects, conftest.NOW), setup)
         assert [outcome.pod.pod.name for outcome in plan.evict] == ["p"]
-        evictor = eviction_api._Evictor
         for outcome in plan.evict:
             client = eviction_api.EvictionClient(Accepting())
-            evictor(client, lambda seconds: False, eviction_api.PATIENCE, None, lambda: False).evict(outcome)
+            eviction_api.evict_one(
+                outcome,
+                client=client,
+                wait=lambda seconds: False,
+                grace_period_seconds=None,
+                stopped=lambda: False,
+            )
     return walk
 
 

@@ -66,16 +66,14 @@ def planned(cluster: Any) -> EvictionPlan:
     return planner.plan(cluster.view(), Setup((profile,), Limits(), grace_period_seconds=7))
 
 
-def run(
-    plan: EvictionPlan, server: Server, patience: eviction_api.Patience = eviction_api.PATIENCE
-) -> tuple[Any, list[float]]:
+def run(plan: EvictionPlan, server: Server) -> tuple[Any, list[float]]:
     waits: list[float] = []
 
     def wait(seconds: float) -> bool:
         waits.append(seconds)
         return False
 
-    (attempt,) = eviction_api.evict(plan, server, wait, patience)
+    (attempt,) = eviction_api.evict(plan, server, wait)
     return attempt, waits
 
 
@@ -158,14 +156,16 @@ def test_a_stop_ends_the_waiting(plan: EvictionPlan) -> None:
     assert (attempt.result, attempt.tries) == ("Blocked", 1)
 
 
-def test_after_a_stop_no_further_pod_is_asked_for(cluster: Any) -> None:
+def test_after_a_stop_no_further_pod_is_asked_for(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eviction_api, "AT_ONCE", 1)
     cluster.node("a")
     cluster.node("b")
     for number in range(4):
         cluster.pod(f"p{number}", "a", owner=f"o{number}")
     server = Server()
-    patience, stopped = eviction_api.Patience(at_once=1), lambda: len(server.asked) >= 2
-    attempts = eviction_api.evict(planned(cluster), server, lambda _seconds: False, patience, stopped=stopped)
+    attempts = eviction_api.evict(
+        planned(cluster), server, lambda _seconds: False, stopped=lambda: len(server.asked) >= 2
+    )
     assert [attempt.result for attempt in attempts] == ["Evicted", "Evicted", "NotTried", "NotTried"]
     assert [attempt.goes for attempt in attempts] == [True, True, False, False] and len(server.asked) == 2
     left = planned(cluster).evict[3]
@@ -181,7 +181,8 @@ def test_a_pod_without_a_uid_is_not_evicted(cluster: Any) -> None:
     assert (attempt.result, server.asked) == ("Failed", [])
 
 
-def test_several_are_asked_at_once_and_no_more_than_allowed(cluster: Any) -> None:
+def test_several_are_asked_at_once_and_no_more_than_allowed(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eviction_api, "AT_ONCE", 3)
     cluster.node("a")
     cluster.node("b")
     for number in range(9):
@@ -202,7 +203,7 @@ def test_several_are_asked_at_once_and_no_more_than_allowed(cluster: Any) -> Non
             return super().request(method, path, body=body)
 
     plan = planned(cluster)
-    attempts = eviction_api.evict(plan, Slow(), lambda _seconds: False, eviction_api.Patience(at_once=3))
+    attempts = eviction_api.evict(plan, Slow(), lambda _seconds: False)
     assert most == 3
     assert [attempt.pod for attempt in attempts] == [outcome.pod.key for outcome in plan.evict]
 

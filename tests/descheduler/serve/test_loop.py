@@ -157,8 +157,9 @@ def test_a_standby_reports_and_evicts_nothing(server: ApiServer, kubeconfig: str
 
 
 def test_a_lease_lost_while_evicting_stops_the_next_request(
-    server: ApiServer, kubeconfig: str, policy: pathlib.Path
+    server: ApiServer, kubeconfig: str, policy: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(evictor, "AT_ONCE", 1)
     server.objects.load(*(pod(f"more-{number}", 50) for number in range(20)))
     server.faults.add(Fault(verb="create", resource="pods/eviction", status=429, retry_after_seconds=3, times=100))
     bench = Bench(kubeconfig, policy)
@@ -173,7 +174,6 @@ def test_a_lease_lost_while_evicting_stops_the_next_request(
         plan,
         LeaderApi(access.connect(kubeconfig, None, user_agent="test"), lambda: bench.leads),
         waiting(losing.wait, lambda: bench.leads),
-        evictor.Patience(at_once=1),
     )
     told = bench.loop.once()
     assert asked(server) == 1, "no second request after the lease was lost"
