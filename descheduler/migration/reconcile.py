@@ -22,7 +22,7 @@ from descheduler.migration.objects import MigrationJob, Reservation, noted
 from koordlite.model import duration, times
 from koordlite.model.wire import objects as wire
 from koordlite.model.wire.reservation import ControllerReference, ObjectReference
-from koordlite.reservation import hand_over
+from koordlite.reservation import hand_over, lifecycle
 
 AGAIN_SECONDS = 3.0
 """Pause while something is waited for."""
@@ -113,7 +113,7 @@ def exchanged(
     for pool in pools.values():
         spent = {job.reservation for job in jobs if job.status.phase == objects.SUCCEEDED}
         occupied = [name for name, place in pool.items() if place.bound is not None and name not in spent]
-        free = [name for name, place in pool.items() if place.bound is None and not place.ended]
+        free = [name for name, place in pool.items() if place.bound is None and not lifecycle.has_ended(place.status)]
         members = [job for job in jobs if not job.finished and job.reservation and job.first_reservation in pool]
         members.sort(key=lambda job: job.metadata.uid)
         evicted = [
@@ -201,7 +201,7 @@ def _schedule(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
         job = noted(job, "ReservationScheduled", False, now=state.now, reason="Unschedulable", message=why)
     if place.pending:
         return Step(job=job, again_seconds=AGAIN_SECONDS)
-    if place.expired:
+    if lifecycle.is_expired(place.status):
         return _failed(job, "ReservationExpired", "Reservation expired")
     if not place.scheduled:
         return _failed(job, "Unschedulable", why)
