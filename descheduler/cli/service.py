@@ -292,16 +292,20 @@ def _served(
 
 
 def _server(args: argparse.Namespace, address: str, port: int, endpoints: Endpoints, api: Api | None) -> Server:
-    from koordlite.http.guard import Guard, by_cluster
-    from koordlite.http.local_token import is_loopback
-    from koordlite.http.server import Server
+    from koordlite.http.listener import listener
 
-    certificate, exposed = _certificate(args), not is_loopback(address)
-    if exposed and certificate is None:
-        LOG.warning("tokens are sent to %s in the clear: name a certificate with --tls-cert-file", address)
-    guard = Guard(exposed=exposed, review=by_cluster(api, args.token_audience) if api else None)
+    certificate = _certificate(args)
     try:
-        return Server(address, port, endpoints.answer, change=endpoints.put, guard=guard, certificate=certificate)
+        return listener(
+            address,
+            port,
+            endpoints.answer,
+            change=endpoints.put,
+            certificate=certificate,
+            in_clear="--tls-cert-file",
+            api=api,
+            audience=args.token_audience,
+        )
     except ConfigError as error:
         do = "choose another port, 0 for any free one, or off"
         option = "--secure-port" if options.address(args) else "--listen"
@@ -318,10 +322,10 @@ def _addresses(args: argparse.Namespace, policy: PolicyFile) -> tuple[tuple[str,
         return ()
     if args.listen is None and policy.bind_addresses:
         return policy.bind_addresses
-    address, _, port = (args.listen or LISTEN).rpartition(":")
-    if not port.isdigit():
-        raise InputError(Problem("command line", "--listen", args.listen, "no port", "write ADDRESS:PORT, or off"))
-    return ((address.strip("[]"), int(port)),)
+    from koordlite.http.listener import address_of
+
+    where = ("command line", "--listen")
+    return (address_of(args.listen or LISTEN, where, why="no port", do="write ADDRESS:PORT, or off"),)
 
 
 def _certificate(args: argparse.Namespace) -> Certificate | SelfSigned | None:

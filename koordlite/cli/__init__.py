@@ -188,7 +188,7 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
     "Work beside a kube-scheduler": (
         Command(
             "scheduler-extender",
-            "scheduler_extender:run",
+            "services:extender",
             "the scheduler's side: answer a stock kube-scheduler",
             options.SCHEDULER_EXTENDER,
             ("scheduler-extender --kubeconfig FILE --reservation-controller",),
@@ -255,7 +255,7 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
         ),
         Command(
             "reservation-controller",
-            "reservation_controller:run",
+            "services:reservation_controller",
             "Koordinator's Reservations without Koordinator's scheduler",
             options.RESERVATION_CONTROLLER,
             ("reservation-controller --kubeconfig FILE",),
@@ -284,14 +284,14 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
     "Serve NUMA nodes, and complete commands": (
         Command(
             "numa-api",
-            "numa_api:run",
+            "services:numa_api",
             "NUMA nodes and the last night of the whole cluster: pages and REST interface",
             options.NUMA_API,
             ("numa-api --kubeconfig FILE",),
         ),
         Command(
             "numa-exporter",
-            "numa_exporter:numa_exporter",
+            "serving:numa_exporter",
             "metrics of NUMA nodes for Prometheus, without deciding or writing",
             options.NUMA_EXPORTER,
             ("numa-exporter --node-only --listen 127.0.0.1:9201",),

@@ -23,10 +23,10 @@ import msgspec
 from koordlite import __version__, commandline
 from koordlite.agent import Agent
 from koordlite.changes import eviction
-from koordlite.cli import asking, numa_exporter, recording, serving
+from koordlite.cli import asking, recording, serving
 from koordlite.cli import machine as machines
 from koordlite.cli.machine import Machine
-from koordlite.cli.serving import Listener, News
+from koordlite.cli.serving import Changes, Listener
 from koordlite.clock import ended_by_signals
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
@@ -105,7 +105,7 @@ def _frozen() -> Listener:
     thread for 20 ms, also the one that a runtime waits for."""
     left = _FIRST_TICKS
 
-    def listen(_tick: Tick, _news: News) -> None:
+    def listen(_tick: Tick, _changes: Changes) -> None:
         nonlocal left
         if left:
             left -= 1
@@ -124,7 +124,7 @@ def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Nam
             stack.enter_context(
                 serving.served(machine, settings, folder=token, record=recorded.folder, port_from=port)
             ),
-            stack.enter_context(numa_exporter.of_agent(machine.host.files, settings)),
+            stack.enter_context(serving.exporter_of_agent(machine.host.files, settings)),
             stack.enter_context(_view(machine, args)),
             _problems(),
             _cluster(agent, machine),
@@ -133,9 +133,9 @@ def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Nam
         ]
 
         def on_tick(tick: Tick) -> None:
-            news = history.add(tick)
+            changes = history.add(tick)
             for listen in listeners:
-                listen(tick, news)
+                listen(tick, changes)
 
         with _progress(args):
             agent.run(on_tick, seconds=args.seconds, guard=_guard(machine, args))
@@ -172,9 +172,9 @@ def _look_twice(agent: Agent, machine: Machine, settings: Settings, args: argpar
         for second in (0.0, 1.0):
             machine.host.clock.wait(second)
             tick = agent.tick()
-            news = history.add(tick)
+            changes = history.add(tick)
             if keep:
-                keep(tick, news)
+                keep(tick, changes)
     print(printable.lines(status.screen(tick)), end="")
     if args.report:
         _write_report(history, pathlib.Path(args.report), machine)
@@ -244,7 +244,7 @@ def _problems() -> Listener:
     known: frozenset[Problem] = frozenset()
     limit = LineLimit(time.monotonic)
 
-    def listen(tick: Tick, news: News) -> None:
+    def listen(tick: Tick, changes: Changes) -> None:
         nonlocal known
         if tick.snapshot is UNSEEN:
             return  # It shows nothing, not that all is well.
@@ -263,7 +263,7 @@ def _cluster(agent: Agent, machine: Machine) -> Listener:
     known: frozenset[Problem] = frozenset()
     pause: Pause | None = None
 
-    def listen(tick: Tick, news: News) -> None:
+    def listen(tick: Tick, changes: Changes) -> None:
         nonlocal known, pause
         if machine.remote is None:
             return
@@ -298,7 +298,7 @@ def _announce(remote: KubeCluster, before: Pause | None, tick: Tick) -> None:
 @contextlib.contextmanager
 def _view(machine: Machine, args: argparse.Namespace) -> Iterator[Listener]:
     if args.quiet:
-        yield lambda tick, news: None
+        yield lambda tick, changes: None
         return
     from koordlite.report.terminal.live import LiveView
 

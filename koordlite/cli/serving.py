@@ -1,39 +1,57 @@
-"""The agent's HTTP server for `koordlite run`: what it answers from, who may ask, and the log of decisions."""
+"""What an agent serves: its own pages with the log of decisions, and the NUMA exporter, which also runs alone."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import dataclasses
 import functools
 import logging
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from koordlite import config, threads
+from koordlite.cli import machine as machines
 from koordlite.cli.asking import URL_VARIABLE
 from koordlite.cli.machine import Machine
-from koordlite.config import Http, Settings
+from koordlite.clock import ended_by_signals
+from koordlite.config import NumaExporter, Settings
+from koordlite.host import sysfs
 from koordlite.http import local_token
-from koordlite.http.answers import JSON, TEXT, Answer, Request, plain
-from koordlite.kube.cluster import KubeCluster
-from koordlite.model.errors import ConfigError
+from koordlite.http.answers import JSON, TEXT, Answer, Handler, Request, Router, encoded, plain, well
+from koordlite.model.errors import ConfigError, InputError, Problem
+from koordlite.ports import Files
+from koordlite.report import health
 from koordlite.report.history import DecisionEvent
 from koordlite.report.terminal.decision_log import DecisionLog, Levels
 from koordlite.report.tick import UNSEEN, Tick
+from koordlite.threads import Worker
 
 if TYPE_CHECKING:
-    from koordlite.http.certificate import Certificate
-    from koordlite.http.guard import Guard
+    from koordlite.http.server import Server
+    from koordlite.model.topology import Topology
     from koordlite.report.history import Remembered
-    from koordlite.report.metrics.collector import Metrics
+    from koordlite.report.metrics.numa import NumaMetrics
+    from koordlite.report.night import NightLog
     from koordlite.report.web.endpoints import Page
+    from koordlite.report.web.numa_history import NumaHistory
 
 LOG = logging.getLogger(__name__)
 DEFAULT_PORT = ("command line", "--port")
 """Where a port is named that nothing has named yet."""
-News = tuple[DecisionEvent, ...]
-Listener = Callable[[Tick, News], None]
+Changes = tuple[DecisionEvent, ...]
+Listener = Callable[[Tick, Changes], None]
+NUMA_PORT = 9201
+_ALONE_SECONDS = 5.0
+"""Between two pictures of the exporter alone; the counters of the kernel are read with each scrape."""
+_JOIN_SECONDS = 5.0
 
 
 @contextlib.contextmanager
@@ -45,73 +63,65 @@ def served(
     port; an emulated node for which nothing did takes a free one where the default is taken."""
     levels = Levels(settings.strategies)
     log = DecisionLog(levels)
-    with contextlib.ExitStack() as stack:
-        publish: Listener | None = None
-        if settings.http.enable:
-            folders = _folders(machine, settings, record)
-            publish = stack.enter_context(
-                _server(machine, settings, levels, folder=folder, folders=folders, port_from=port_from)
-            )
-
-        def listen(tick: Tick, news: News) -> None:
-            log.write(tick, news)
-            if publish:
-                publish(tick, news)
-
-        yield listen
-
-
-@contextlib.contextmanager
-def _server(
-    machine: Machine,
-    settings: Settings,
-    levels: Levels,
-    *,
-    folder: str,
-    folders: dict[str, str | bool],
-    port_from: tuple[str, str],
-) -> Iterator[Listener]:
-    from koordlite.http.server import Server
+    if not settings.http.enable:
+        yield log.write
+        return
+    from koordlite.http.certificate import Certificate
+    from koordlite.http.listener import listener
     from koordlite.report.history import Past
+    from koordlite.report.metrics.collector import Metrics
+    from koordlite.report.metrics.events import KubeletMetrics
     from koordlite.report.web.endpoints import Endpoints
 
-    metrics = _metrics(machine.remote, settings)
+    http, remote, past = settings.http, machine.remote, Past()
+    metrics = Metrics(started=time.time(), per_cpu=http.metrics_per_cpu, longer_psi=settings.metrics.container_psi)
+    if remote:
+        metrics.registry.register(KubeletMetrics(remote.kubelet_times.all))
     endpoints = Endpoints(
         period_seconds=settings.agent.interval_seconds,
         stale_seconds=settings.agent.stale_seconds,
         registry=metrics.registry,
         levels=levels,
-        folders=folders,
+        # Paths for commands beside this agent.
+        folders={
+            "machine": machine.name,
+            "emulated": machine.sandbox is not None,
+            "state": str(Path(settings.agent.state_dir).absolute()),
+            "record": str(record.absolute()) if record else "",
+        },
     )
     endpoints.add("/explain/numa-memory", _numa_memory(machine))
+
+    def listen(tick: Tick, changes: Changes) -> None:
+        log.write(tick, changes)
+        past.add(tick, changes)
+        metrics.observe_tick(tick)
+        endpoints.publish(tick, past.remembered())
+
     with local_token.kept(folder, required=False) as token:
-        http = settings.http
-        listen = functools.partial(
-            Server,
+        at_port = functools.partial(
+            listener,
             http.address,
             answer=endpoints.answer,
             change=endpoints.put,
-            guard=_guard(http, token, machine.remote),
-            certificate=_certificate(http),
+            certificate=Certificate(http.tls_cert_file, http.tls_key_file) if http.tls_cert_file else None,
+            in_clear="http.tlsCertFile",
+            api=remote.api if remote else None,
+            audience=http.token_audience,
+            local_token=token,
+            token_to_read=http.require_token,
             setting=port_from,
         )
         try:
-            server = listen(http.port)
+            server = at_port(http.port)
         except ConfigError:
             if machine.sandbox is None or port_from != DEFAULT_PORT:
                 raise
-            server = listen(0)
+            server = at_port(0)
             ask = f"export {URL_VARIABLE}={server.url}"
             LOG.warning("port %d is taken, so this agent listens on %s: %s", http.port, server.url, ask)
-        past = Past()
-
-        def publish(tick: Tick, news: News) -> None:
-            past.add(tick, news)
-            metrics.observe_tick(tick)
-            endpoints.publish(tick, past.remembered())
-
         with server.serving(LOG):
-            yield publish
+            yield listen
 
 
 def _numa_memory(machine: Machine) -> Page:
@@ -139,39 +149,153 @@ def _numa_memory(machine: Machine) -> Page:
     return page
 
 
-def _folders(machine: Machine, settings: Settings, record: Path | None) -> dict[str, str | bool]:
-    """Paths for commands beside this agent."""
-    return {
-        "machine": machine.name,
-        "emulated": machine.sandbox is not None,
-        "state": str(Path(settings.agent.state_dir).absolute()),
-        "record": str(record.absolute()) if record else "",
+def numa_exporter(args: argparse.Namespace) -> int:
+    """Serve the NUMA exporter until stopped. Nothing is decided and nothing is written: no strategy, no other server,
+    nothing published or recorded."""
+    from koordlite.report import log_format
+
+    log_format.start(args.log_format or "text")
+    stop = ended_by_signals()
+    chosen = machines.settings(args)
+    listen = args.listen or chosen.numa_exporter.listen or f":{NUMA_PORT}"
+    other_names = args.other_names or chosen.numa_exporter.other_names
+    exporter = dataclasses.replace(chosen.numa_exporter, listen=listen, other_names=other_names)
+    if args.node_only:
+        with exported(machines.files(args), exporter, node=_node_name(chosen)):
+            stop.wait(args.seconds)
+        return 0
+    from koordlite.agent import Agent
+
+    settings = msgspec.structs.replace(
+        config.with_modes(chosen, "off", frozenset(chosen.strategies)),
+        agent=dataclasses.replace(chosen.agent, interval_seconds=_ALONE_SECONDS, reaction="off"),
+        publish=dataclasses.replace(chosen.publish, events=False, node_metric="off", numatopology="off"),
+        numa_exporter=exporter,
+    )
+    machine = machines.machine(args, settings, stop)
+    with contextlib.closing(machine):
+        machines.need_node(args, machine.cluster)
+        with exported(machine.host.files, exporter, node=_node_name(settings), period_seconds=_ALONE_SECONDS) as tell:
+            Agent(machine.host, machine.cluster, settings).run(lambda tick: tell(tick, ()), seconds=args.seconds)
+    return 0
+
+
+def _node_name(settings: Settings) -> str:
+    """For series before the first picture; the Node's own name counts afterwards."""
+    return settings.agent.node or os.environ.get("NODE_NAME", "") or socket.gethostname()
+
+
+@contextlib.contextmanager
+def exporter_of_agent(files: Files, settings: Settings) -> Iterator[Listener]:
+    """The exporter beside an agent, where its settings name an address."""
+    if not settings.numa_exporter.listen:
+        yield lambda tick, changes: None
+        return
+    from koordlite.report.night import NightLog
+
+    with exported(files, settings.numa_exporter, node=_node_name(settings), night=NightLog()) as listen:
+        yield listen
+
+
+@contextlib.contextmanager
+def exported(
+    files: Files,
+    settings: NumaExporter,
+    *,
+    node: str,
+    period_seconds: float | None = None,
+    night: NightLog | None = None,
+) -> Iterator[Listener]:
+    """Serve /metrics and the last hour to everyone; what is yielded takes each tick. InputError when that address
+    cannot be had.
+
+    `night`: of an agent, which decides; it is served as well. `period_seconds`: how often a tick is due, where no other
+    server of this process says that none comes."""
+    from koordlite.observe import numa
+    from koordlite.report.metrics.numa import NumaMetrics
+    from koordlite.report.web.numa_history import EVERY_SECONDS, NumaHistory
+
+    topology, history, stop = sysfs.topology(files), NumaHistory(), threading.Event()
+
+    def present() -> Topology:
+        """The machine as it can be read; a reading that fails leaves the last one."""
+        nonlocal topology
+        with contextlib.suppress(OSError, ValueError):
+            topology = sysfs.topology(files)
+        return topology
+
+    metrics = NumaMetrics(lambda topology: numa.counters(files, topology), present, node=node)
+    metrics.other_names = settings.other_names
+    loop = Loop(period_seconds)
+    server = exporter_listener(settings.listen, exporter_pages(loop, metrics, history, night))
+
+    def sample() -> None:
+        while True:
+            sampler.beat()
+            history.add(time.monotonic(), time.time(), numa.counters(files, present()))
+            if stop.wait(EVERY_SECONDS):
+                return
+
+    sampler = Worker("NUMA history", sample)
+
+    def listen(tick: Tick, changes: Changes) -> None:
+        loop.turned()
+        if tick.snapshot is not UNSEEN:
+            metrics.picture = tick.snapshot
+        if night is not None:
+            night.add(tick)
+
+    with server.serving(LOG, "NUMA exporter: listening on %s"):
+        sampler.start()
+        try:
+            yield listen
+        finally:
+            stop.set()
+            sampler.join(_JOIN_SECONDS)
+
+
+class Loop:
+    """The loop that takes pictures, for probes. `period_seconds`: how often a tick is due; None: nobody asks."""
+
+    def __init__(self, period_seconds: float | None, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._period_seconds, self._now = period_seconds, monotonic
+        self._last: float | None = None
+
+    def turned(self) -> None:
+        """A tick has ended."""
+        self._last = self._now()
+
+    @property
+    def hung(self) -> str:
+        """Why it does not turn; empty when it does."""
+        if self._period_seconds is None:
+            return ""
+        age = None if self._last is None else self._now() - self._last
+        return health.failing(health.alive(age_seconds=age, period_seconds=self._period_seconds))
+
+
+def exporter_pages(loop: Loop, metrics: NumaMetrics, history: NumaHistory, night: NightLog | None = None) -> Router:
+    """Metrics, /history and /night for the pages of the cluster, and probes that hear of a loop that hangs."""
+    pages: dict[str, Handler] = {
+        "/history": lambda request: encoded(history.document(metrics.node)),
+        "/healthz": lambda request: well(loop.hung or threads.unhealthy()),
     }
+    if night is not None:
+        pages["/night"] = lambda request: encoded(msgspec.to_builtins(night.night()))
+    return Router(pages, ready=lambda: loop.hung, registry=metrics.registry)
 
 
-def _metrics(remote: KubeCluster | None, settings: Settings) -> Metrics:
-    from koordlite.report.metrics.collector import Metrics
-    from koordlite.report.metrics.events import KubeletMetrics
+def exporter_listener(listen: str, pages: Router) -> Server:
+    """The listener of the exporter, where everyone may read."""
+    from koordlite.http.listener import address_of, listener
 
-    per_cpu, longer_psi = settings.http.metrics_per_cpu, settings.metrics.container_psi
-    metrics = Metrics(started=time.time(), per_cpu=per_cpu, longer_psi=longer_psi)
-    if remote:
-        metrics.registry.register(KubeletMetrics(remote.kubelet_times.all))
-    return metrics
-
-
-def _guard(http: Http, token: str, remote: KubeCluster | None) -> Guard:
-    from koordlite.http.guard import Guard, by_cluster
-    from koordlite.http.local_token import is_loopback
-
-    exposed = not is_loopback(http.address)
-    if exposed and not http.tls_cert_file:
-        LOG.warning("tokens are sent to %s in the clear: name a certificate with http.tlsCertFile", http.address)
-    review = by_cluster(remote.api, http.token_audience) if remote else None
-    return Guard(exposed=exposed, local_token=token, review=review, token_to_read=http.require_token)
-
-
-def _certificate(http: Http) -> Certificate | None:
-    from koordlite.http.certificate import Certificate
-
-    return Certificate(http.tls_cert_file, http.tls_key_file) if http.tls_cert_file else None
+    setting, do = ("numaExporter", "listen"), "write ADDRESS:PORT, or :9201 for all addresses"
+    address, port = address_of(listen, setting, why="there is no port", do=do)
+    why = ""
+    # Without an address: IPv6, which takes IPv4 as well, and IPv4 alone where the machine has no IPv6.
+    for each in (address,) if address else ("::", "0.0.0.0"):
+        try:
+            return listener(each, port, pages.answer, all_read=True)
+        except ConfigError as error:
+            why = error.problems[0].why
+    raise InputError(Problem(*setting, listen, why, "choose another address or port"))

@@ -7,8 +7,7 @@ import urllib.request
 
 import pytest
 
-from koordlite.cli import numa_exporter
-from koordlite.cli.numa_exporter import Loop, router
+from koordlite.cli.serving import Loop, exporter_listener, exporter_pages
 from koordlite.report.metrics.numa import NumaMetrics
 from koordlite.report.web.numa_history import NumaHistory
 
@@ -22,7 +21,7 @@ def test_a_loop_that_stands_still_fails_its_probes(path: str) -> None:
     """A tick is due every 5 s: after half a minute without one something holds the loop."""
     now = [100.0]
     loop = Loop(5.0, lambda: now[0])
-    pages = router(loop, _metrics(), NumaHistory())
+    pages = exporter_pages(loop, _metrics(), NumaHistory())
     before = pages.answer(path, {}, "")
     assert (before.status, before.body) == (503, b"no tick has ended yet\n")
     loop.turned()
@@ -35,11 +34,11 @@ def test_a_loop_that_stands_still_fails_its_probes(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
 def test_beside_an_agent_the_agents_own_probes_speak_of_its_loop(path: str) -> None:
-    assert router(Loop(None), _metrics(), NumaHistory()).answer(path, {}, "").status == 200
+    assert exporter_pages(Loop(None), _metrics(), NumaHistory()).answer(path, {}, "").status == 200
 
 
 def test_others_read_it_by_the_address_of_the_pod() -> None:
-    server = numa_exporter._server(":0", router(Loop(None), _metrics(), NumaHistory()))
+    server = exporter_listener(":0", exporter_pages(Loop(None), _metrics(), NumaHistory()))
     server.start()
     with contextlib.closing(server):
         asked = urllib.request.Request(f"http://127.0.0.1:{server.port}/history", headers={"Host": "10.1.2.3:9201"})

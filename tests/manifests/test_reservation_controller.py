@@ -18,7 +18,7 @@ from apiserver import ApiServer
 from apiserver.users import User
 
 from koordlite import cli
-from koordlite.cli import reservation_controller
+from koordlite.cli import services
 from koordlite.kube.client import access, reviews
 from koordlite.model import times
 from koordlite.reservation import placeholder
@@ -45,7 +45,7 @@ def test_the_command_is_known_and_makes_what_the_component_brings(render, find):
     assert args.health_listen.endswith(f":{container['ports'][0]['containerPort']}")
     made = find(objects, "PriorityClass", args.placeholder_priority_class)
     assert (made["value"], made["preemptionPolicy"]) == (1_000_000_000, "Never")
-    settings = reservation_controller.settings_of(args)
+    settings = services.placeholder_settings(args)
     image, _, digest = settings.image.partition("@")
     assert digest.startswith("sha256:"), "a tag can be moved"
     defaults = placeholder.PlaceholderSettings()
@@ -63,7 +63,7 @@ def test_the_policy_admits_what_the_controller_is_told_to_make(render, find):
 
 def test_the_lease_is_the_one_that_the_role_names(render):
     (role,) = [each for each in render("namespace", "reservation-controller") if each["kind"] == "Role"]
-    assert role["rules"][1]["resourceNames"] == [reservation_controller.LEASE]
+    assert role["rules"][1]["resourceNames"] == [services.LEASE]
     assert role["metadata"]["namespace"] == cli.parser().parse_args(["reservation-controller"]).lease_namespace
 
 

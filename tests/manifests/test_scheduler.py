@@ -14,7 +14,7 @@ from apiserver import ApiServer
 from apiserver.users import User
 
 from koordlite import cli
-from koordlite.cli import scheduler_extender
+from koordlite.cli import services
 from koordlite.kube.client import access, reviews
 from koordlite.model.errors import InputError
 from koordlite.model.wire import objects
@@ -76,7 +76,7 @@ def test_load_aware_scheduling_comes_with_its_file_its_option_and_its_right(rend
     (volume,) = [each for each in spec["volumes"] if each["name"] == mount["name"]]
     file = find(held, "ConfigMap", volume["configMap"]["name"])["data"][pathlib.PurePath(args.load_aware).name]
     (tmp_path / "load.yaml").write_text(file)
-    assert scheduler_extender.load_aware(str(tmp_path / "load.yaml")).usage_thresholds == {"cpu": 65, "memory": 95}
+    assert services.load_aware(str(tmp_path / "load.yaml")).usage_thresholds == {"cpu": 65, "memory": 95}
     (role,), binding = find(held, "ClusterRole", LOAD)["rules"], find(held, "ClusterRoleBinding", LOAD)
     assert set(rights(role)) == {("slo.koordinator.sh", "nodemetrics", verb) for verb in ("list", "watch")}
     assert (ACCOUNTS[component], SYSTEM) in {(each["name"], each["namespace"]) for each in binding["subjects"]}

@@ -12,13 +12,13 @@ from apibench import CRD
 from apiserver import ApiServer
 
 from koordlite import cli
-from koordlite.cli import scheduler_extender
-from koordlite.http.guard import Guard
+from koordlite.cli import services
 from koordlite.report.log_levels import LogLevels
 from koordlite.scheduler.service import Service
 from tests.scheduler import test_making_room
 from tests.scheduler.builders import Scene, pod
 
+LOOPBACK = cli.parser().parse_args(["scheduler-extender", "--listen", "127.0.0.1:0"])
 FREE, TAKEN = {"cpu": "8", "memory": "32Gi"}, {"cpu": "0", "memory": "32Gi"}
 
 
@@ -31,7 +31,7 @@ def url() -> Iterator[str]:
     scene.filter(pod("p", "4"), "a", "b")
     scene.bind(pod("p", "4"), "a")
     service = Service(scene.extender, LogLevels(now=lambda: scene.clock.now))
-    server = scheduler_extender._server("127.0.0.1", 0, service, Guard(exposed=False, local_token="t"), None)
+    server = services.extender_listener(LOOPBACK, service, "t")
     server.start()
     yield server.url
     server.close()
@@ -94,7 +94,7 @@ def full() -> Iterator[str]:
     scene.put(pod("w", "8"))
     scene.filter(pod("w", "8"), "a")
     service = Service(scene.extender, LogLevels(now=lambda: scene.clock.now))
-    server = scheduler_extender._server("127.0.0.1", 0, service, Guard(exposed=False), None)
+    server = services.extender_listener(LOOPBACK, service, "")
     server.start()
     yield server.url
     server.close()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from koordlite.cli import scheduler_extender
+from koordlite.cli import services
 from koordlite.fault_guard import SubjectFaults
 from koordlite.model import times
 from koordlite.model.errors import InputError
@@ -363,7 +363,7 @@ def test_the_file_takes_koordinators_names(tmp_path: pathlib.Path) -> None:
         "usageThresholds: {cpu: 70}\nprodUsageThresholds: {cpu: 55}\nnodeMetricExpirationSeconds: 90\n"
         "aggregated: {usageThresholds: {cpu: 60}, usageAggregationType: p95, usageAggregatedDuration: 5m}\n"
     )
-    read = scheduler_extender.load_aware(str(file))
+    read = services.load_aware(str(file))
     assert (read.usage_thresholds, read.node_metric_expiration_seconds) == ({"cpu": 70}, 90)
     assert read.thresholds.aggregation == ("p95", 300.0)
 
@@ -383,9 +383,9 @@ def test_mistakes_in_the_file_are_named(tmp_path: pathlib.Path, text: str, says:
     file = tmp_path / "load.yaml"
     file.write_text(text + "\n")
     with pytest.raises(InputError, match=says):
-        scheduler_extender.load_aware(str(file))
+        services.load_aware(str(file))
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(InputError, match="--load-aware"):
-        scheduler_extender.load_aware("/does/not/exist")
+        services.load_aware("/does/not/exist")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tinyapi import Reply, TinyApi
 
 from koordlite import cli
-from koordlite.cli import numa_api
+from koordlite.cli import services
 from koordlite.http.answers import Answer, plain
 from koordlite.http.server import Server
 from koordlite.kube.client.prometheus import Prometheus
@@ -259,7 +259,7 @@ def test_no_violations_are_no_praise_where_nothing_is_known(get: Get, node: str,
 def test_the_command_does_not_take_tokens_in_the_clear():
     args = cli.parser().parse_args(["numa-api", "--listen", "0.0.0.0:0"])
     nobody: Any = None
-    with pytest.raises(InputError, match="in the clear"), numa_api.served(args, nobody, nobody, str, ""):
+    with pytest.raises(InputError, match="in the clear"), services.numa_page(args, nobody, nobody, str, ""):
         pass
 
 
@@ -268,7 +268,7 @@ def test_the_command_does_not_take_tokens_in_the_clear():
 def test_an_error_about_the_address_names_the_option_that_was_given(command: str, option: str, given: str):
     args = cli.parser().parse_args([command, option, given])
     nobody: Any = None
-    with pytest.raises(InputError) as caught, numa_api.served(args, nobody, nobody, str, ""):
+    with pytest.raises(InputError) as caught, services.numa_page(args, nobody, nobody, str, ""):
         pass
     assert caught.value.problems[0].field == option
 
@@ -276,7 +276,7 @@ def test_an_error_about_the_address_names_the_option_that_was_given(command: str
 def test_an_extender_without_an_address_for_it_serves_none():
     args = cli.parser().parse_args(["scheduler-extender"])
     nobody: Any = None
-    with numa_api.served(args, nobody, nobody, str, ""):
+    with services.numa_page(args, nobody, nobody, str, ""):
         assert args.numa_listen == ""
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tinyapi import Reply, client, serving
 
-from koordlite.cli import numa_exporter
+from koordlite.cli.serving import exported
 from koordlite.config import NumaExporter
 from koordlite.host.files import RealFiles
 from koordlite.kube.client import access
@@ -60,7 +60,7 @@ def test_a_running_exporter_fills_both_charts_of_the_page(
     server.objects.load(exporter("agent"), exporter("gone", phase="Failed", ip="127.0.0.9"))
     found = asked(server, tmp_path, port)
     assert "cannot be asked" in found.charts("good").why, "it does not listen yet"
-    with numa_exporter.served(RealFiles(), NumaExporter(listen=f"127.0.0.1:{port}"), node="good"):
+    with exported(RealFiles(), NumaExporter(listen=f"127.0.0.1:{port}"), node="good"):
         until(lambda: (held := found.charts("good")).cpu is not None and len(held.cpu.times) > 2)
         charts = found.charts("good")
         assert charts.memory is not None and charts.cpu is not None

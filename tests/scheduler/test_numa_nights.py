@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from tinyapi import Reply, serving
 
-from koordlite.cli import numa_exporter
+from koordlite.cli.serving import exported
 from koordlite.config import NumaExporter
 from koordlite.host.files import RealFiles
 from koordlite.model.snapshot import Snapshot
@@ -158,7 +158,7 @@ def test_an_agents_own_answer_is_the_row_of_its_node(server: Any, tmp_path: path
         port = int(free.getsockname()[1])
     server.objects.load(exporter("agent"))
     agent = NumaExporter(listen=f"127.0.0.1:{port}")
-    with numa_exporter.served(RealFiles(), agent, node="good", night=NightLog()) as listen:
+    with exported(RealFiles(), agent, node="good", night=NightLog()) as listen:
         listen(Tick(time=1.0, wall=1e9, snapshot=picture, because="a test", restored=4), ())
         scene = numa_scene.scene()
         made = NumaService(

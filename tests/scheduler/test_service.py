@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite import cli
-from koordlite.cli import scheduler_extender
-from koordlite.http.guard import Guard
+from koordlite.cli import services
 from koordlite.http.server import Server
 from koordlite.model.errors import InputError
 from koordlite.report.html import page
@@ -27,6 +26,7 @@ from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.service import Service
 from tests.scheduler.builders import Scene, bound, pod
 
+LOOPBACK = cli.parser().parse_args(["scheduler-extender", "--listen", "127.0.0.1:0"])
 FREE, TAKEN = {"cpu": "8", "memory": "32Gi"}, {"cpu": "0", "memory": "0"}
 
 
@@ -36,7 +36,7 @@ class World(Scene):
     def listen(self) -> World:
         self.levels = LogLevels(now=lambda: self.clock.now)
         self.service = Service(self.extender, self.levels)
-        self.server = scheduler_extender._server("127.0.0.1", 0, self.service, Guard(exposed=False), None)
+        self.server = services.extender_listener(LOOPBACK, self.service, "")
         self.server.start()
         return self
 
@@ -269,11 +269,10 @@ def test_only_certificates_of_the_ca_and_of_these_names_may_ask(tmp_path: pathli
     options = ["--listen", "0.0.0.0:0", "--tls-cert-file", server[0], "--tls-private-key-file", server[1]]
     options += ["--client-ca-file", str(known), "--client-name", "scheduler"]
     args = cli.parser().parse_args(["scheduler-extender", *options])
-    guard, certificate = scheduler_extender._guarded(args, "0.0.0.0")
     scene = Scene()
     scene.node("a", FREE, signed=[])
     service = Service(scene.extender, LogLevels(now=time.monotonic))
-    running: Server = scheduler_extender._server("0.0.0.0", 0, service, guard(""), certificate)
+    running: Server = services.extender_listener(args, service, "")
     running.start()
     try:
         asked = question(pod("p", "4"), "a")
@@ -290,8 +289,7 @@ def test_beyond_loopback_it_does_not_listen_without_client_certificates() -> Non
     for options in (["--listen", "0.0.0.0:9318"], ["--listen", "9318"], ["--listen", "127.0.0.1:x"]):
         args = cli.parser().parse_args(["scheduler-extender", *options])
         with pytest.raises(InputError, match="--listen"):
-            address, _ = scheduler_extender.listen_address(args.listen, "--listen")
-            scheduler_extender._guarded(args, address)
+            services.extender_listener(args, Service(Scene().extender, LogLevels(now=time.monotonic)), "")
 
 
 def _made(folder: pathlib.Path, name: str) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from unittest import mock
 
 import msgspec
 
-from koordlite.cli.scheduler_extender import load_aware
+from koordlite.cli.services import load_aware
 from koordlite.fault_guard import SubjectFaults
 from koordlite.kube.watch.reflector import Source
 from koordlite.kube.watch.store import Feed

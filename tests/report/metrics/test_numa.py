@@ -10,7 +10,7 @@ import pytest
 from emulated import Emulated
 from prometheus_client import exposition
 
-from koordlite.cli import numa_exporter
+from koordlite.cli import serving
 from koordlite.config import NumaExporter
 from koordlite.host.files import RealFiles
 from koordlite.model.errors import InputError
@@ -106,7 +106,7 @@ def test_promtool_finds_nothing_but_the_names_that_are_others(metrics: NumaMetri
 
 def test_it_listens_where_it_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    with numa_exporter.served(RealFiles(), NumaExporter(listen="127.0.0.1:0"), node="this"):
+    with serving.exported(RealFiles(), NumaExporter(listen="127.0.0.1:0"), node="this"):
         url = caplog.messages[-1].rpartition(" ")[2]
         with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
             text = answer.read().decode()
@@ -117,6 +117,6 @@ def test_it_listens_where_it_is_told(caplog: pytest.LogCaptureFixture) -> None:
 def test_an_address_that_is_none_is_named(listen: str) -> None:
     with (
         pytest.raises(InputError, match="listen"),
-        numa_exporter.served(RealFiles(), NumaExporter(listen=listen), node="this"),
+        serving.exported(RealFiles(), NumaExporter(listen=listen), node="this"),
     ):
         pass
