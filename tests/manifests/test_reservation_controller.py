@@ -148,7 +148,7 @@ def a_placeholder() -> dict[str, Any]:
 
     made = ReserveCluster(None, nodes={}).reserve("r", 2)  # type: ignore[arg-type]
     return placeholder.pod(
-        made, placeholder.wanted(made), 1, placeholder.PlaceholderSettings(image=PARAMS["data"]["image"])
+        made, placeholder.resources(made), 1, placeholder.PlaceholderSettings(image=PARAMS["data"]["image"])
     )
 
 
