@@ -160,6 +160,12 @@ class Reservation(ReservationObject, frozen=True):
         return done and bool(self.status.node_name)
 
     @property
+    def expired(self) -> bool:
+        """Its time ran out before a pod took it; whatever status its condition has, as in Koordinator."""
+        condition = self.condition("Ready")
+        return self.status.phase == FAILED and condition is not None and condition.reason == "Expired"
+
+    @property
     def bound(self) -> ObjectReference | None:
         """The pod that took it."""
         return next(iter(self.status.current_owners or ()), None)

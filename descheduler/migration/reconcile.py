@@ -201,7 +201,7 @@ def _schedule(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
         job = noted(job, "ReservationScheduled", False, now=state.now, reason="Unschedulable", message=why)
     if place.pending:
         return Step(job=job, again_seconds=AGAIN_SECONDS)
-    if lifecycle.is_expired(place.status):
+    if place.expired:
         return _failed(job, "ReservationExpired", "Reservation expired")
     if not place.scheduled:
         return _failed(job, "Unschedulable", why)
