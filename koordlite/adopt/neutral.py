@@ -41,9 +41,7 @@ _BEST_EFFORT: dict[CgroupField, int] = {"cpu.shares": MIN_SHARES, "memory.limit"
 
 def by_group(snapshot: Snapshot) -> dict[str, Values]:
     """By group of kubelet, of a pod or of a container: what kubelet or the kernel would have there.
-
-    CPU sets and quotas are left out where kubelet's static CPU manager policy may have written them.
-    """
+    CPU sets and quotas are left out where kubelet's static CPU manager policy may have written them."""
     layout = snapshot.layout
     levels: dict[str, Values] = {layout.kubepods: _KERNEL, layout.burstable: _KERNEL}
     levels[layout.besteffort] = {**_KERNEL, "cpuset.cpus": whole(snapshot), "cpu.quota": UNLIMITED}
@@ -61,9 +59,7 @@ def whole(snapshot: Snapshot) -> CPUSet:
 
 def picture(snapshot: Snapshot) -> Snapshot:
     """The same machine as kubelet alone would have it: with the values of `by_group`, and nothing of ours.
-
-    Its groups use no memory, so that no limit waits for what a container uses today.
-    """
+    Its groups use no memory, so that no limit waits for what a container uses today."""
     expected, top = by_group(snapshot), snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup())
     cgroups = {
         group: _with(cgroup, expected.get(group, {}), top.effective) for group, cgroup in snapshot.cgroups.items()

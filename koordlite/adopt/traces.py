@@ -84,10 +84,8 @@ class _Differing(msgspec.Struct, frozen=True):
 
 def recognise(snapshot: Snapshot, settings: Mapping[str, StrategySettings], *, with_node: bool = True) -> Found:
     """Find what koordlet left on the node in this picture, which has to show all that strategies read.
-
     `with_node`: whether the Node's batch and mid resources and ratios go as well; they stay while Koordinator's manager
-    writes them.
-    """
+    writes them."""
     enforced = {name: dataclasses.replace(section, mode="enforce") for name, section in settings.items()}
     strategy_of = dict(_wanted(snapshot, enforced))
     traces: list[Trace] = []

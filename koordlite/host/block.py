@@ -43,9 +43,7 @@ def of_volume_group(files: Files, name: str) -> tuple[str, ...]:
 
 def of_pod_volume(files: Files, uid: str, name: str) -> tuple[str, ...]:
     """The disks below a CSI volume of a pod, named by its volume or its PersistentVolume.
-
-    Which claim became which PersistentVolume only the API server knows; the only CSI volume of a pod needs no name.
-    """
+    Which claim became which PersistentVolume only the API server knows; the only CSI volume of a pod needs no name."""
     folder = f"{_PODS}/{uid}/volumes/kubernetes.io~csi"
     mounted = _names(files, folder)
     volume = name if name in mounted else mounted[0] if len(mounted) == 1 else ""

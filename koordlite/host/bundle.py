@@ -42,10 +42,8 @@ def bind(
     cores: CoreScheduling | None = None,
 ) -> Host:
     """The machine behind `files`; HardwareAbsent when it has no cgroups, or kubelet's group is not there.
-
     Only to put back what was found, kubelet's group is not `required`: what was below it is gone with it. Without
-    `cores` there is core scheduling only where this is the real machine.
-    """
+    `cores` there is core scheduling only where this is the real machine."""
     cgroups = Cgroups.detect(files, kubepods=kubepods, required=required)
     return Host(files, clock, cgroups, resctrl(files, mounts), Cookies(cores or core_scheduling(files), cgroups, files))
 
@@ -57,8 +55,6 @@ def core_scheduling(files: Files) -> CoreScheduling:
 
 def resctrl(files: Files, mounts: Mounts | None = None) -> ResctrlFS:
     """resctrl of the machine behind `files`. Without `mounts` it can be mounted only where this is the real machine.
-
-    Groups the protocol does not know are never made or removed.
-    """
+    Groups the protocol does not know are never made or removed."""
     mounts = mounts or (RealMounts() if isinstance(files, RealFiles) else NoMounts())
     return ResctrlFS(files, mounts=mounts, owns=resctrl_protocol.may_be_ours)

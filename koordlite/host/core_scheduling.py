@@ -146,9 +146,7 @@ class Cookies:
 
     def give(self, group: str, cookie: int, helper: CookieHelper, *, instead_of: Collection[int]) -> int:
         """Let the processes of `group` have the cookie of `helper`, whose number is `cookie`; how many got it.
-
-        Those that have another one than `instead_of` or none keep it. All are tried; the first refusal is raised.
-        """
+        Those that have another one than `instead_of` or none keep it. All are tried; the first refusal is raised."""
         self._written.add(group)
         replaced, pids, refusal = {*instead_of, NO_COOKIE, None}, set[int](), None
         for _ in range(PASSES):

@@ -34,9 +34,7 @@ class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read(folder: Path) -> tuple[Entries, tuple[Problem, ...]]:
     """The assignments by pod uid, and what was wrong with the first file where the copy counts; none without files.
-
-    InputError when neither can be read: then nobody knows which CPUs are given away.
-    """
+    InputError when neither can be read: then nobody knows which CPUs are given away."""
     try:
         return kept_file.read(folder / NAME, parse, do=_REMOVE) or {}, ()
     except InputError as error:

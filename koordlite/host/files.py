@@ -51,7 +51,7 @@ class RealFiles(LocalFiles):
     """
 
     def __init__(self, *, most_open: int = 16_384) -> None:
-        """`kept` bounds the descriptors held, as does half of the process's own limit, which is raised as far as it may
+        """`most_open` bounds the descriptors, as does half of the process's own limit, which is raised as far as it may
         be. The kernel holds a page for each: 250 pods of two containers need 20 MiB of it."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         limit = 2 * most_open

@@ -11,10 +11,8 @@ _BLOCK_BYTES = 65_536
 
 def keep_small() -> None:
     """Give freed memory back in pieces of 64 KiB, and let threads share one heap, where the library has mallopt(3).
-
     By default glibc raises these thresholds to megabytes once something large was freed, and makes a heap for each
-    thread. What an agent needs for its first pictures then stays resident for good.
-    """
+    thread. What an agent needs for its first pictures then stays resident for good."""
     change = getattr(ctypes.CDLL(None), "mallopt", None)
     if change is not None:
         change(_TRIM_THRESHOLD, _BLOCK_BYTES)

@@ -70,9 +70,7 @@ class ProcessStat(msgspec.Struct, frozen=True):
 
 def node_cpu_ticks(files: Files) -> int:
     """Ticks since boot that all CPUs spent busy: user + nice + system + irq + softirq.
-
-    Idle, iowait, steal and guest (already in user) do not count. Source: Koordinator's node resource collector.
-    """
+    Idle, iowait, steal and guest (already in user) do not count. Source: Koordinator's node resource collector."""
     fields = files.read("/proc/stat").split(b"\n", 1)[0].split()
     if len(fields) < 8 or fields[0] != b"cpu":
         raise ValueError("/proc/stat does not start with a `cpu` line of at least 7 numbers")
@@ -154,10 +152,8 @@ def boot_id(files: Files) -> str:
 
 def process_stat(raw: bytes) -> ProcessStat:
     """The first columns of `/proc/PID/stat`; ValueError for what is none, and for a process that is being reaped.
-
     The name may hold blanks and brackets: it ends at the last bracket. A process that is being reaped has -1 for its
-    group. Source: proc_pid_stat(5), Koordinator `ParseProcPIDStat`.
-    """
+    group. Source: proc_pid_stat(5), Koordinator `ParseProcPIDStat`."""
     match = _PROCESS.match(raw.strip())
     if not match:
         raise ValueError(f"{raw[:80]!r} does not begin like /proc/PID/stat: PID (NAME) STATE PARENT GROUP")

@@ -14,9 +14,7 @@ _OTHERS = 0o077
 
 def make(folder: Path) -> None:
     """Make the folder if need be, and close it to everybody else.
-
-    OSError when it cannot be made, is a symbolic link, or belongs to another user.
-    """
+    OSError when it cannot be made, is a symbolic link, or belongs to another user."""
     folder.mkdir(mode=MODE, parents=True, exist_ok=True)
     fd = _opened(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -48,11 +46,8 @@ def read(path: Path) -> bytes:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Replace a file as a whole: written aside, flushed, renamed, and the folder flushed too.
-
-    A crash before the rename leaves the old file, after it the new one; what lies aside is removed next time. Only
-    this user may read it.
-    """
+    """Replace a file as a whole: written aside, flushed, renamed, and the folder flushed too. A crash before the rename
+    leaves the old file, after it the new one; what lies aside is removed next time. Only this user may read it."""
     aside = path.with_suffix(".new")
     with contextlib.suppress(FileNotFoundError):
         os.unlink(aside)

@@ -27,10 +27,8 @@ _CORE_PARTS = ("physical_package_id", "die_id", "cluster_id", "core_id")
 
 def topology(files: Files) -> Topology:
     """The online CPUs with core, socket, NUMA node and L3 cache, and the NUMA nodes, also those without CPUs.
-
     Cores and sockets are numbered over the whole machine in the order of their first CPU, as lscpu does. L3 caches
-    keep the ids resctrl uses. HardwareAbsent when /sys lists no CPU.
-    """
+    keep the ids resctrl uses. HardwareAbsent when /sys lists no CPU."""
     ids = _online(files)
     if not ids:
         raise HardwareAbsent("CPU topology", f"{_CPUS} lists no CPU that is online")
@@ -179,9 +177,7 @@ def numa_memory_of_group(raw: bytes, *, version: int, page_bytes: int, below: bo
 
 def numa_memory_of_node(raw: bytes) -> int:
     """Bytes in use on one NUMA node: max(MemTotal − MemFree − page cache − SReclaimable, 0) of its `meminfo`.
-
-    ValueError when a line is missing. Source: Koordinator's node resource collector.
-    """
+    ValueError when a line is missing. Source: Koordinator's node resource collector."""
     total, *free = (procfs.kib(raw, name) for name in (b"MemTotal", *_RECLAIMABLE))
     return max(total - sum(free), 0)
 

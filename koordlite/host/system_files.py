@@ -18,9 +18,7 @@ from koordlite.ports import Files
 
 def read(files: Files, name: str) -> str | None:
     """The present text of a setting; None where this kernel does not have it, or hides it (debugfs not mounted).
-
-    `sched_features/NAME` is the word of one feature, `NAME` or `NO_NAME`. KeyError for a name we do not know.
-    """
+    `sched_features/NAME` is the word of one feature, `NAME` or `NO_NAME`. KeyError for a name we do not know."""
     setting, _, feature = name.partition("/")
     located = _find(files, setting)
     if located is None or not feature:

@@ -145,10 +145,8 @@ class KubeCluster:
 
     def view(self) -> ClusterView:
         """The newest state; never waits for the network.
-
         Until node, pods and configuration have all been listed, the node is missing: half a picture would be judged
-        as if it were whole, and no configuration as if everything were switched off.
-        """
+        as if it were whole, and no configuration as if everything were switched off."""
         views = {name: watch.view() for name, watch in self._watches.items()}
         node, config, topology, listed = views["node"], views["config"], views["topology"], views.get("pods")
         oenuma, whitelist = views.get("oenuma"), views.get("whitelist")

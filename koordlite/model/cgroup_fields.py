@@ -37,9 +37,7 @@ extensions as the kernel takes them."""
 
 def weight_of_shares(shares: int) -> int:
     """v2's cpu.weight for v1's cpu.shares: 1 + (shares - 2) × 9999 / 262142, rounded down; ValueError beyond the range.
-
-    Source: runc, and Koordinator `ConvertCPUSharesToWeight`.
-    """
+    Source: runc, and Koordinator `ConvertCPUSharesToWeight`."""
     if not MIN_SHARES <= shares <= MAX_SHARES:
         raise ValueError(f"{shares} are no shares: {MIN_SHARES} to {MAX_SHARES} are")
     return 1 + (shares - MIN_SHARES) * (MAX_WEIGHT - MIN_WEIGHT) // (MAX_SHARES - MIN_SHARES)
@@ -47,9 +45,7 @@ def weight_of_shares(shares: int) -> int:
 
 def shares_of_weight(weight: int) -> int:
     """v1's cpu.shares for v2's cpu.weight: 2 + (weight - 1) × 262142 / 9999, rounded down; not the exact inverse.
-
-    ValueError beyond the range. Source: Koordinator `ConvertCPUWeightToShares`.
-    """
+    ValueError beyond the range. Source: Koordinator `ConvertCPUWeightToShares`."""
     if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
         raise ValueError(f"{weight} is no weight: {MIN_WEIGHT} to {MAX_WEIGHT} is")
     return MIN_SHARES + (weight - MIN_WEIGHT) * (MAX_SHARES - MIN_SHARES) // (MAX_WEIGHT - MIN_WEIGHT)

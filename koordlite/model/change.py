@@ -155,10 +155,8 @@ def _shown(value: int | str | None) -> str:
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """An entry of the undo journal: the value in one place before our first write.
-
     A kind of change has its own form of it in its module in `koordlite.changes`; kinds that write files of the kernel
-    share `host.journal.file.FileEntry`. The tag of a class is its name in the file, for ever.
-    """
+    share `host.journal.file.FileEntry`. The tag of a class is its name in the file, for ever."""
 
     dies_with_boot: ClassVar[bool] = True
     """Whether it means nothing after the machine was started again."""

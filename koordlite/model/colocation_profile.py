@@ -71,9 +71,7 @@ class Profile(Spec, frozen=True, kw_only=True):
 
 def from_object(document: Mapping[str, Any], owner: str = "") -> Profile:
     """The profile that a manifest describes; InputError names every field that is wrong.
-
-    `owner` says where it comes from, such as a file; without it, problems name the profile.
-    """
+    `owner` says where it comes from, such as a file; without it, problems name the profile."""
     spec = document.get("spec")
     given = {name: value for name, value in spec.items() if value is not None} if isinstance(spec, dict) else spec
     try:

@@ -68,9 +68,7 @@ def brief(amount: float) -> str:
 
 def age(seconds: float) -> str:
     """An age as kubectl shows it: `90s`, `5m30s`, `45m`, `4h10m`, `30h`, `3d2h`, `30d`, `2y10d`.
-
-    Source: k8s.io/apimachinery `duration.HumanDuration`.
-    """
+    Source: k8s.io/apimachinery `duration.HumanDuration`."""
     remaining = max(0, int(seconds))
     for below, (size, unit), (minor, small) in _AGES:
         if remaining < below:

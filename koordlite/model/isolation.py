@@ -45,10 +45,8 @@ def place(error: BaseException) -> str:
 
 def culprits(subjects: Sequence[S], error_of: Callable[[Sequence[S]], str]) -> list[tuple[S, str]]:
     """The subjects without which a judgement of the others succeeds, each with its error.
-
     `error_of` judges some of the subjects together and gives the error, or nothing. First each is judged alone; what
-    fails only together is searched by halves. Empty when the judgement fails without any subject, too.
-    """
+    fails only together is searched by halves. Empty when the judgement fails without any subject, too."""
     if error_of(()):
         return []
     bad = [(subject, why) for subject in subjects if (why := error_of((subject,)))]

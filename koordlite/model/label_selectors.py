@@ -92,9 +92,7 @@ def requirement_holds(requirement: objects.LabelRequirement, labels: Labels) -> 
 
 def check_requirement(key: str, operator: str, values: tuple[str, ...]) -> None:
     """ValueError when one line of a label selector can select nothing as it stands.
-
-    Source: apimachinery `LabelSelectorAsSelector` and the syntax of labels.
-    """
+    Source: apimachinery `LabelSelectorAsSelector` and the syntax of labels."""
     prefix, slash, name = key.rpartition("/")
     if not _NAME.fullmatch(name) or (slash and not (_PREFIX.fullmatch(prefix) and len(prefix) <= _LONGEST_PREFIX)):
         raise ValueError(f"{key[:80]!r} is not a label key like app or example.com/app")

@@ -90,10 +90,8 @@ def from_wire(obj: objects.NodeObject) -> Node:
 
 
 def parse_reservation(text: str, owner: str) -> Reservation | None:
-    """Decode the reservation annotation of object `owner`; None when empty, InputError when it cannot be read.
-
-    Source: `GetNodeReservation` of Koordinator; a list that does not parse is an error here, never "nothing reserved".
-    """
+    """Decode the reservation annotation of object `owner`; None when empty, InputError when it cannot be read. Source:
+    `GetNodeReservation` of Koordinator; a list that does not parse is an error here, never "nothing reserved"."""
     if not text:
         return None
     try:

@@ -45,9 +45,7 @@ class Device(_Value, frozen=True):
 
 class ContainerPlacement(_Value, frozen=True, omit_defaults=False):
     """One container: what was promised to it, and where it really runs.
-
-    The agent lists containers that have a promise, and containers without one on CPUs where they must not run.
-    """
+    The agent lists containers that have a promise, and containers without one on CPUs where they must not run."""
 
     namespace: str
     pod: str
@@ -137,9 +135,7 @@ def pool(socket: int, node: int, cpus: CPUSet) -> Pool:
 
 def fitting(containers: tuple[ContainerPlacement, ...]) -> tuple[ContainerPlacement, ...]:
     """The containers for which the annotation has space, in their order: those with the longest entries are left out.
-
-    Bytes in use do not count, since they change all the time.
-    """
+    Bytes in use do not count, since they change all the time."""
     if len(containers) <= _ALWAYS_FITTING:
         return containers
     sizes = [len(encode(msgspec.structs.replace(each, memory_by_numa={}))) + _MEMORY for each in containers]
@@ -214,18 +210,14 @@ _SCOPES = {"container": "ContainerLevel", "pod": "PodLevel"}
 
 def topology_policy(policy: str, scope: str) -> str:
     """The word of `topologyPolicies` for kubelet's topology manager policy and scope; `None` for anything else.
-
-    Source: `getTopologyPolicy` of Koordinator.
-    """
+    Source: `getTopologyPolicy` of Koordinator."""
     has_word = policy in _POLICIES and scope in _SCOPES
     return f"{_POLICIES[policy]}{_SCOPES[scope]}" if has_word else "None"
 
 
 def kubelet_topology_manager(word: str) -> tuple[str, str]:
     """Kubelet's (policy, scope) behind a word of `topologyPolicies`; ("none", "container") for any other word.
-
-    `SingleNUMANode` alone is the older spelling of the container scope.
-    """
+    `SingleNUMANode` alone is the older spelling of the container scope."""
     for policy, stem in _POLICIES.items():
         for scope, suffix in _SCOPES.items():
             if word in (f"{stem}{suffix}", stem):
@@ -235,9 +227,7 @@ def kubelet_topology_manager(word: str) -> tuple[str, str]:
 
 def numa_node_of_zone(name: str) -> int | None:
     """NUMA node id of the zone `node-<id>`, 0 to 63 as the scheduler reads them; None for any other name.
-
-    The id is in the name and never the zone's place in the list.
-    """
+    The id is in the name and never the zone's place in the list."""
     match = _ZONE.fullmatch(name)
     number = int(match[1]) if match else MAX_NUMA_NODES
     return number if number < MAX_NUMA_NODES else None
@@ -304,11 +294,8 @@ def _decode(text: str, shape: Any, owner: str, key: str) -> Any:
 
 
 def to_nrt(obj: NumatopologyObject) -> NRTObject:
-    """Its CPUs, policies and assignments as annotations and attributes.
-
-    There are no zones: one that listed CPUs alone would say that the node has no memory. InputError when a number or a
-    list of CPUs cannot be read.
-    """
+    """Its CPUs, policies and assignments as annotations and attributes. There are no zones: one that listed CPUs alone
+    would say that the node has no memory. InputError when a number or a list of CPUs cannot be read."""
     spec = obj.spec
     policies = spec.policies or {}
     cpus = (CPU(int(number), at.core, at.socket, at.numa) for number, at in (spec.cpu_detail or {}).items())

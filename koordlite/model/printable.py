@@ -22,9 +22,7 @@ def one_line(text: str) -> str:
 
 def lines(text: str, *, colors: bool = False) -> str:
     """Same as `one_line`, but line ends stay: for a whole report, whose foreign parts went through `one_line` before.
-
-    `colors`: sequences that set a colour stay as well; for a report that adds them itself.
-    """
+    `colors`: sequences that set a colour stay as well; for a report that adds them itself."""
     if colors:
         parts = _COLOR.split(text)
         return "".join(part if index % 2 else lines(part) for index, part in enumerate(parts))
@@ -40,9 +38,7 @@ def document(value: object) -> str:
 
 def in_json(text: str) -> str:
     """A JSON document that means the same, with every unprintable character inside its strings as `\\u` and its code.
-
-    JSON itself demands that only of characters below U+0020.
-    """
+    JSON itself demands that only of characters below U+0020."""
     if text.replace("\n", "").isprintable():
         return text
     unprintable = (char for char in set(text) if char != "\n" and not _is_printable(char))

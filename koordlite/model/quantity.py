@@ -107,9 +107,7 @@ def parse_resources(
     texts: Mapping[str, str | int | float] | None, owner: str, field: str, problems: list[Problem]
 ) -> dict[str, Quantity]:
     """Quantities by resource name; one that cannot be read is left out and added to `problems`.
-
-    A deprecated name of an extended resource becomes the one of today, which wins where both are given.
-    """
+    A deprecated name of an extended resource becomes the one of today, which wins where both are given."""
     parsed: dict[str, Quantity] = {}
     for resource, text in (texts or {}).items():
         try:

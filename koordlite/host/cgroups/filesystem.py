@@ -48,10 +48,8 @@ class Cgroups:
     @classmethod
     def detect(cls, files: Files, *, kubepods: str = "", required: bool = True) -> Cgroups:
         """The cgroups of the machine behind `files`; HardwareAbsent says what is missing.
-
         `kubepods` names kubelet's top group where it is not `kubepods` or `kubepods.slice` (kubelet's --cgroup-root).
-        Unless that group is `required`, it may be gone, and all below it with it.
-        """
+        Unless that group is `required`, it may be gone, and all below it with it."""
         mounts = find_mounts(files)
         top = mounts.points["cpu" if mounts.version == 1 else ""]
         group = _kubepods(files, top, kubepods.strip("/"), required)
@@ -243,9 +241,7 @@ def _parsed(
     values: tuple[tuple[str, bytes], ...],
 ) -> Cgroup:
     """Hundreds of groups hold the same few texts, tick after tick: these share one object.
-
-    `limits` are the texts of set, effective set, quota and period.
-    """
+    `limits` are the texts of set, effective set, quota and period."""
     cpus, effective, quota, period = limits
     return Cgroup(
         cpuset=None if cpus is None else versions.cpus(cpus),
@@ -302,9 +298,7 @@ class CgroupMounts(msgspec.Struct, frozen=True):
 
 def find_mounts(files: Files) -> CgroupMounts:
     """Hierarchy to work in: v1 when the cpu controller is mounted as v1 (also on a hybrid machine), else v2.
-
-    HardwareAbsent when there is neither. Without a mounts file, as in a recording, the usual folders tell.
-    """
+    HardwareAbsent when there is neither. Without a mounts file, as in a recording, the usual folders tell."""
     mounted = procfs.mounts(files)
     if not mounted:
         listed = [name.rstrip("/") for name in names(files, _ROOT)]

@@ -34,9 +34,7 @@ def layout(version: int, kubepods: str) -> Layout:
 
 def pod_group(names: Layout, uid: str, kube_qos: KubeQoS) -> str:
     """The group of the pod with this uid, as kubelet's own /pods reports it (a mirror pod has another at the API).
-
-    ValueError for a uid that would lead out of kubelet's groups.
-    """
+    ValueError for a uid that would lead out of kubelet's groups."""
     beneath.component(f"pod{uid}")
     parent = {
         KubeQoS.GUARANTEED: names.kubepods,
@@ -51,9 +49,7 @@ def pod_group(names: Layout, uid: str, kube_qos: KubeQoS) -> str:
 
 def container_group(names: Layout, pod: str, container_id: str) -> str | None:
     """The group of a container in the pod's group; None before the container was made.
-
-    `container_id` is what the pod's status says, `containerd://…`; ValueError for a runtime we do not know.
-    """
+    `container_id` is what the pod's status says, `containerd://…`; ValueError for a runtime we do not know."""
     if not container_id:
         return None
     runtime, separator, name = container_id.partition("://")
@@ -65,10 +61,8 @@ def container_group(names: Layout, pod: str, container_id: str) -> str | None:
 
 def container_id(names: Layout, group: str) -> str:
     """The id of the container whose group this is, whatever runtime made it; the inverse of `container_group`.
-
     The id is what follows the prefix of a runtime we know, else the last dash. ValueError for a name no container has:
-    the systemd driver's are `RUNTIME-ID.scope`, cgroupfs has the bare id. Source: Koordinator `ParseContainerId`.
-    """
+    the systemd driver's are `RUNTIME-ID.scope`, cgroupfs has the bare id. Source: Koordinator `ParseContainerId`."""
     name = group.rpartition("/")[2]
     if names.driver != "systemd":
         return name

@@ -62,10 +62,8 @@ class Version(msgspec.Struct, frozen=True):
 
     def encode(self, field: str, value: CPUSet | int) -> bytes:
         """`value` as the kernel wants it; ValueError when it is no value of `field`.
-
         A quota is written without its period, which keeps the period on both versions. An empty set is a newline: a
-        write of no bytes never reaches the kernel's parser.
-        """
+        write of no bytes never reaches the kernel's parser."""
         if field == "cpuset.cpus" and isinstance(value, CPUSet):
             return str(value).encode() or b"\n"
         if field == "cpu.quota" and isinstance(value, int) and value >= UNLIMITED:
@@ -124,9 +122,7 @@ class Version(msgspec.Struct, frozen=True):
 
     def working_memory(self, raw: bytes) -> int:
         """inactive_anon + active_anon + unevictable of `memory.stat`: bytes in use without page cache.
-
-        v1 counts the groups below only in the total_ lines. Source: Koordinator's pod resource collector.
-        """
+        v1 counts the groups below only in the total_ lines. Source: Koordinator's pod resource collector."""
         names = _TOTAL_ANONYMOUS if self.number == 1 else _ANONYMOUS_MEMORY
         return sum([_counter(raw, name) for name in names])
 
@@ -166,9 +162,7 @@ def _field(raw: bytes, index: int) -> bytes:
 
 def _counter(raw: bytes, name: bytes) -> int:
     """The number after `name` in a file of `name number` lines.
-
-    Searched for, since splitting all the lines of memory.stat costs five times as much.
-    """
+    Searched for, since splitting all the lines of memory.stat costs five times as much."""
     begin = 0 if raw.startswith(name + b" ") else raw.find(b"\n" + name + b" ") + 1
     if not begin and not raw.startswith(name + b" "):
         raise ValueError(f"no line {name.decode()} in {raw[:80]!r}")

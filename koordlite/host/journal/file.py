@@ -133,10 +133,8 @@ def _decoder(forms: tuple[type[Entry], ...]) -> msgspec.json.Decoder[Any]:
 
 def load(path: Path, boot_id: str) -> Content | None:
     """Contents of the file, without the entries that died with another boot; None when there is no file yet.
-
     An entry that cannot be read is damaged, and the others count. JournalError when the file as a whole cannot be read
-    or is not what we write.
-    """
+    or is not what we write."""
     content = _content(path)
     if content is None or content.boot_id == boot_id:
         return content

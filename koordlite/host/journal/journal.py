@@ -88,10 +88,8 @@ class Journal:
 
     def record(self, entries: Iterable[Entry], *, removed: Collection[Place] = ()) -> None:
         """Keep what was found, before it is overwritten; places already present keep their first entry.
-
         One flushed write for the whole batch. JournalError when the disk refuses: then nothing may be overwritten.
-        The places `gone` do not exist any more: they are dropped by the same write, and stay where there is none.
-        """
+        The places `removed` do not exist any more: they are dropped by the same write, and stay where there is none."""
         with self._changing:
             fresh = {entry.place: entry for entry in reversed(tuple(entries)) if entry.place not in self._entries}
             if fresh:

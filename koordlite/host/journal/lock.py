@@ -49,9 +49,7 @@ class Lock:
 
 def take_machine(group: Path) -> Lock:
     """Take the lock on kubelet's top group: two agents with folders of their own would write the same files.
-
-    JournalError when another agent has it. Where the kernel has no such lock, there is none.
-    """
+    JournalError when another agent has it. Where the kernel has no such lock, there is none."""
     try:
         lock = Lock(os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     except OSError:
@@ -70,9 +68,7 @@ def take_machine(group: Path) -> Lock:
 
 def holder(folder: Path) -> int | None:
     """The process that holds `folder`, as far as can be seen without touching the lock; None when none does.
-
-    An agent that began in this moment must not be refused because another program tests the lock.
-    """
+    An agent that began in this moment must not be refused because another program tests the lock."""
     try:
         pid = int((folder / _NAME).read_text())
         os.stat(f"/proc/{pid}")

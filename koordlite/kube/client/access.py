@@ -90,10 +90,8 @@ class Api:
         timeout: Timeout = TIMEOUT,
     ) -> Answer:
         """Ask once. ApiError when the answer is not 2xx, ApiUnreachable when there is none.
-
         `body` is JSON as Python values, of PATCH a merge patch unless `content_type` says otherwise. `timeout` is
-        seconds to connect and seconds between parts of the answer.
-        """
+        seconds to connect and seconds between parts of the answer."""
         usual = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {} if body is None else {"Content-Type": content_type or usual}
         with self._asked(method, path, query=query, body=body, headers=headers, timeout=timeout) as response:
@@ -119,18 +117,13 @@ class Api:
                 response.close()
 
     def pages(self, path: str, query: Query = (), limit: int = paging.LIMIT) -> Iterator[Page]:
-        """A list in parts of `limit` objects, each `(resource_version, items)` with items still in JSON.
-
-        One that is `restarted` means that the server had forgotten the first state: forget what came so far, as
-        `collect` does.
-        """
+        """A list in parts of `limit` objects, each `(resource_version, items)` with items still in JSON. One that is
+        `restarted` means that the server had forgotten the first state: forget what came so far, as `collect` does."""
         return paging.pages(self.request, path, query, limit, most_bytes=4 * self._answer_bytes)
 
     def listed(self, path: str) -> Iterator[Page]:
         """A whole list in parts, as a stream from a server that streams lists, else page by page: see `pages`.
-
-        A stream takes the server as much memory as one object, a list as much as all of it.
-        """
+        A stream takes the server as much memory as one object, a list as much as all of it."""
         started = False
         if self._streams:
             query = (*STREAM_QUERY, ("allowWatchBookmarks", "true"), ("timeoutSeconds", str(STREAM_SECONDS)))
@@ -202,9 +195,7 @@ class Stream(msgspec.Struct, eq=False):
 
     def __iter__(self) -> Iterator[bytes]:
         """Lines without their end, as soon as each is complete; ends when the server ends the answer.
-
-        A piece of a line that was cut off by the end is left out. ApiUnreachable when the answer is cut or silent.
-        """
+        A piece of a line that was cut off by the end is left out. ApiUnreachable when the answer is cut or silent."""
         lines = self._lines()
         while True:
             with _transport_errors(self._where):

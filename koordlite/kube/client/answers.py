@@ -98,9 +98,7 @@ class ApiError(KoordliteError):
     @property
     def other_uid(self) -> bool:
         """True if a patch was refused because the object has another uid: it was made again under the name.
-
-        For a patch a uid is a field that may not change, hence 422; as a precondition of other requests it is 409.
-        """
+        For a patch a uid is a field that may not change, hence 422; as a precondition of other requests it is 409."""
         fields = (cause.field for cause in self.causes)
         return self.status == HTTPStatus.UNPROCESSABLE_ENTITY and "metadata.uid" in fields
 

@@ -21,9 +21,7 @@ uniform: Uniform = random.Random().uniform
 
 def pause(failures: int, uniform: Uniform, *, retry_after: float | None = None, last: float = LAST_SECONDS) -> float:
     """Seconds until the next try after `failures` in a row: 1, 2, 4 … `last`, up to half as much more at random.
-
-    `asked` is Retry-After.
-    """
+    `retry_after` is the header of the answer."""
     own = min(FIRST_SECONDS * 2.0 ** min(max(failures, 1) - 1, 16), last)
     jittered = own * uniform(1.0, 1.5)
     return max(jittered, min(retry_after or 0.0, LONGEST_ASKED_SECONDS))

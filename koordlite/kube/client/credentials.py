@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 class Transport:
     """A server, its connections and how to name oneself there. Safe to use from several threads.
-
     TLS, proxies, connections and the token are the official client's. Its `ApiClient` is not used: it imports pydantic,
-    dateutil and a pool of processes to turn answers into models.
-    """
+    dateutil and a pool of processes to turn answers into models."""
 
     def __init__(self, configuration: Configuration, user_agent: str) -> None:
         from kubernetes.client.rest import RESTClientObject
@@ -54,9 +52,7 @@ class Transport:
         timeout: tuple[float, float],
     ) -> BaseHTTPResponse:
         """Ask once; the answer's content is still unread. `body` is JSON as Python values, None for none.
-
-        Raises what the libraries do: ApiException, ConfigException of an exec plugin, urllib3's HTTPError, OSError.
-        """
+        Raises what the libraries do: ApiException, ConfigException of an exec plugin, urllib3's HTTPError, OSError."""
         url = f"{self.configuration.host}{path}"
         if query:
             url = f"{url}?{urllib.parse.urlencode(query, quote_via=urllib.parse.quote)}"
@@ -79,10 +75,8 @@ CONNECTIONS = 40
 
 def load(kubeconfig: str | None, context: str | None, *, user_agent: str) -> Transport:
     """The server that a kubeconfig names, or the one of this pod's cluster.
-
     Tokens of a service account and of a kubeconfig's tokenFile are read again each minute, those of an exec plugin when
-    they expire. ConfigError when there are no usable credentials.
-    """
+    they expire. ConfigError when there are no usable credentials."""
     prepare()
     from kubernetes.client.configuration import Configuration
 
@@ -105,10 +99,8 @@ def bare(
     like: Transport | None = None,
 ) -> Transport:
     """A client for a server that no kubeconfig names, such as kubelet.
-
     Its certificate must be for `server_name` where that is given, else for the host of `url`. `token` is asked before
-    each request; without it the credentials are those of the client `like`.
-    """
+    each request; without it the credentials are those of the client `like`."""
     prepare()
     from kubernetes.client.configuration import Configuration
 

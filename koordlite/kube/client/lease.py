@@ -29,11 +29,8 @@ UNREADABLE_SECONDS = 15.0
 
 
 class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Lease, holder and times.
-
-    Needed is retry < renew < duration; what lies between renew and duration is the margin for clocks of different
-    rates.
-    """
+    """Lease, holder and times. Needed is retry < renew < duration; what lies between renew and duration is the margin
+    for clocks of different rates."""
 
     namespace: str
     name: str
@@ -223,9 +220,7 @@ _JOIN_SECONDS = 10.0
 
 class Election:
     """Runs a `Candidate`. `gained` and `lost` are called one after the other, never both at once.
-
-    A second thread watches the deadline, since the first may hang in a request: `lost` comes on time all the same.
-    """
+    A second thread watches the deadline, since the first may hang in a request: `lost` comes on time all the same."""
 
     def __init__(
         self,

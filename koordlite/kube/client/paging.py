@@ -53,10 +53,8 @@ def pages(
     ask: Callable[..., Answer], path: str, query: Sequence[tuple[str, str]], limit: int, *, most_bytes: int = 4 << 30
 ) -> Iterator[Page]:
     """The parts of one list; `ask` is `Api.request`. While one is worked on, the next one is on its way.
-
     A token expires after some minutes (410). Then the list begins again.
-    ApiUnreachable when it does not end: it has more than `most_bytes`, or parts that bring it no further.
-    """
+    ApiUnreachable when it does not end: it has more than `most_bytes`, or parts that bring it no further."""
     restarts, token, size, empty, version = 0, "", 0, 0, ""
     pool: ThreadPoolExecutor | None = None
     coming: Future[Answer] | None = None
@@ -104,11 +102,8 @@ def collected(parts: Iterable[Page]) -> Page:
 
 
 def streamed(lines: Iterable[bytes], path: str, *, most_bytes: int = 4 << 30) -> Iterator[Page]:
-    """A list of the lines that a watch begins with, in parts; the last one has the resource version.
-
-    ApiError for the server's refusal. NotStreamed when the lines end without an end of the list: what came is to be
-    forgotten.
-    """
+    """A list of the lines that a watch begins with, in parts; the last one has the resource version. ApiError for the
+    server's refusal. NotStreamed when the lines end without an end of the list: what came is to be forgotten."""
     items, size = list[msgspec.Raw](), 0
     for line in lines:
         event, size = watch_event(line), size + len(line)
@@ -135,9 +130,7 @@ class NotStreamed(Exception):
 
 def decode(body: bytes, path: str) -> _List:
     """A list; ApiUnreachable when the body is none. kubelet and some lists write `null` for no items.
-
-    Every list says `items`. What does not, such as the answer of a proxy, must not pass for a list of nothing.
-    """
+    Every list says `items`. What does not, such as the answer of a proxy, must not pass for a list of nothing."""
     try:
         listing = msgspec.json.decode(body, type=_List)
     except UNREADABLE as error:

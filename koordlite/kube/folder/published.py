@@ -30,9 +30,7 @@ OUR_ANNOTATIONS = "published.koordlite.io/annotations"
 
 class Published:
     """The node's extended resources and annotations of ours, and its NodeResourceTopology.
-
-    On disk when there is a folder, else in memory.
-    """
+    On disk when there is a folder, else in memory."""
 
     def __init__(self, node: str, folder: Path | None) -> None:
         """Takes up what an earlier run left in `folder`; InputError when that cannot be read."""
@@ -52,9 +50,7 @@ class Published:
         self, changes: Iterable[ClusterChange], *, node: objects.NodeObject, topology: objects.NRTObject | None
     ) -> None:
         """Apply the changes and write the objects they touch whole; `node` and `topology` are what others wrote.
-
-        OSError when they cannot be written: then none of the changes holds.
-        """
+        OSError when they cannot be written: then none of the changes holds."""
         changes = tuple(changes)
         before = dict(self.resources), dict(self.annotations), dict(self.conditions), self.topology
         for change in changes:

@@ -54,9 +54,7 @@ class RecordedCluster(FixedCluster):
 
     def __init__(self, folder: Path, topology: Topology, *, config: Mapping[str, str] | None = None) -> None:
         """`topology` is the recorded machine's; `config` is the data of slo-controller-config to judge it by.
-
-        InputError when a file is there but cannot be read: a recording does not get better by waiting.
-        """
+        InputError when a file is there but cannot be read: a recording does not get better by waiting."""
         self._folder = folder
         settings = self._file("configz.json", configz.parse_configz) or Kubelet(
             topology_manager_policy="none", topology_manager_scope="container"

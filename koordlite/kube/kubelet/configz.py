@@ -61,10 +61,8 @@ def parse_cpu_manager_state(raw: bytes) -> CPUManagerState:
 
 def decode_cpu_manager_state(raw: bytes) -> CPUManagerState:
     """The state that `raw` writes; InputError when it writes none.
-
     The checksum is not verified: it depends on Go's struct printing. A container whose CPUs cannot be read is left
-    out and reported. Pods without a CPU are left out, the rest is sorted by uid.
-    """
+    out and reported. Pods without a CPU are left out, the rest is sorted by uid."""
     try:
         text = msgspec.json.decode(raw, type=_StateText)
         shared = CPUSet.parse(text.default_cpu_set)
@@ -77,10 +75,8 @@ def decode_cpu_manager_state(raw: bytes) -> CPUManagerState:
 
 def reserved_cpus(config: Kubelet, topology: Topology) -> CPUSet:
     """The CPUs kubelet's static policy keeps for the system; empty under any other policy.
-
     ⌈system-reserved + kube-reserved⌉ CPUs by topology, unless they are listed. InputError when the listed ones are not
-    all on this machine, or when it has too few. Source: Koordinator `GetStaticCPUManagerPolicyReservedCPUs`.
-    """
+    all on this machine, or when it has too few. Source: Koordinator `GetStaticCPUManagerPolicyReservedCPUs`."""
     if config.cpu_manager_policy != STATIC:
         return EMPTY
     listed = config.listed_reserved_cpus

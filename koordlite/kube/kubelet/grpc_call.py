@@ -78,10 +78,8 @@ class Call:
 
     def receive(self, raw: bytes) -> None:
         """Take bytes of the server, in any pieces; none at all when it has closed the connection.
-
         ValueError when they are no answer of gRPC, OSError when the server ends the call in between (ECONNRESET) or
-        its answer is longer than `answer_bytes` (EMSGSIZE).
-        """
+        its answer is longer than `answer_bytes` (EMSGSIZE)."""
         if not raw:
             raise self._broken("the server has closed the connection")
         try:
@@ -119,10 +117,8 @@ class Call:
 
     def answer(self) -> bytes:
         """The message of a call that has ended.
-
         OSError with the server's own words when it says that the call failed: ENOSYS when it does not know the method,
-        ETIMEDOUT when its time was over, else ECONNREFUSED. ValueError when it gave no status, or no whole message.
-        """
+        ETIMEDOUT when its time was over, else ECONNREFUSED. ValueError when it gave no status, or no whole message."""
         status = self._headers.get(b"grpc-status", b"").decode(errors="replace")
         if not status.isdecimal():
             http = self._headers.get(b":status", b"").decode(errors="replace")

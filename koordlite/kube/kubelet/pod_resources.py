@@ -178,11 +178,8 @@ class PodResourcesClient:
         self._socket, self._timeout_seconds = socket, timeout_seconds
 
     def list(self) -> tuple[PodResources, ...]:
-        """Pods with what their containers have.
-
-        OSError when kubelet does not answer (ENOENT: no socket, ENOSYS: it does not know the call), ValueError when
-        the answer makes no sense.
-        """
+        """Pods with what their containers have. OSError when kubelet does not answer (ENOENT: no socket, ENOSYS: it
+        does not know the call), ValueError when the answer makes no sense."""
         return parse_list(self._call("List"))
 
     def allocatable(self) -> ResourceSet:

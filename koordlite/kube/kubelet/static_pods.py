@@ -47,11 +47,8 @@ class PodsOnNode:
 
 
 def is_static(pod: objects.PodObject, *, by_kubelet: bool) -> bool:
-    """True if kubelet runs it from a file or a URL.
-
-    `by_kubelet` says that the pod comes from kubelet's /pods: there kubelet has written the source of each pod itself.
-    Else it is one whose mirror `PodsOnNode` has believed.
-    """
+    """True if kubelet runs it from a file or a URL. `by_kubelet` says that the pod comes from kubelet's /pods: there
+    kubelet has written the source of each pod itself. Else it is one whose mirror `PodsOnNode` has believed."""
     notes = pod.metadata.annotations or {}
     if by_kubelet:
         return notes.get(keys.CONFIG_SOURCE, "api") != "api"

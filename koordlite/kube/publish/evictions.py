@@ -60,10 +60,8 @@ class EvictionClient:
 
     def send(self, wanted: Mapping[str, Any], **how: Any) -> Outcome:
         """Ask once for what `eviction` made; its delete options name the uid of the pod. `how` goes to the requests.
-
         ApiError when the server says no (a budget, no permission); ApiUnreachable when it cannot be asked: then nobody
-        knows, and asking again is safe because of the uid.
-        """
+        knows, and asking again is safe because of the uid."""
         meta, options = wanted["metadata"], wanted["deleteOptions"]
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
         body = {**wanted, "apiVersion": self._spoken(how)}
@@ -106,10 +104,8 @@ class EvictionClient:
 
 def evict(client: EvictionClient, pod: EvictPod) -> Outcome:
     """Ask, once, for an eviction that a strategy decided on; the pod has its own grace period.
-
     EvictionRefused when the server says no (a budget, no permission), with the seconds after which it wants to be asked
-    again; ApiUnreachable as of `EvictionClient.send`.
-    """
+    again; ApiUnreachable as of `EvictionClient.send`."""
     try:
         body = eviction(pod.namespace, pod.name, {"preconditions": {"uid": pod.uid}})
         return client.send(body, timeout=TIMEOUT)

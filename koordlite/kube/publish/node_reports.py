@@ -34,11 +34,8 @@ from koordlite.numa.crane import zones
 
 
 def topology(snapshot: Snapshot, *, parts: bool = False) -> TopologyObject:
-    """The node by the picture, without metadata; with `parts` also its sockets and cores.
-
-    Crane's scheduler counts the CPUs that pods of other protocols have alone as not there. Source: crane-agent
-    `BuildNodeResourceTopology`.
-    """
+    """The node by the picture, without metadata; with `parts` also its sockets and cores. Crane's scheduler counts the
+    CPUs that pods of other protocols have alone as not there. Source: crane-agent `BuildNodeResourceTopology`."""
     promised = snapshot.crane
     # For pods that do not say.
     label = (snapshot.node.labels if snapshot.node else {}).get(keys.CRANE_TOPOLOGY_AWARENESS)
@@ -94,9 +91,7 @@ def _change(current: TopologyObject, target: TopologyObject) -> tuple[str, dict[
 
 def numatopology_spec(snapshot: Snapshot) -> NumatopologySpec:
     """The node by the picture. Source: Volcano's resource-exporter.
-
-    Free are all CPUs that no container has to itself, reserved ones among them, as in kubelet's shared pool.
-    """
+    Free are all CPUs that no container has to itself, reserved ones among them, as in kubelet's shared pool."""
     kubelet, by_uid = snapshot.kubelet, {pod.uid: pod for pod in snapshot.pods}
     exclusive = [pod for pod in kubelet.pod_cpus if pod.uid not in by_uid or by_uid[pod.uid].active]
     free = snapshot.topology.cpuset - union(pod.cpus for pod in exclusive)
@@ -155,10 +150,8 @@ MOST_PAIRS = 200
 
 def pod_affinity_spec(snapshot: Snapshot) -> PodAffinitySpec:
     """The last count of connections, between pods that are there now; empty before the first one has ended.
-
     Connections are given as powers of two: a busy service opens and closes some all the time, and each new number would
-    be a write.
-    """
+    be a write."""
     pods = {pod.uid: pod for pod in snapshot.pods if pod.active}
     talks = snapshot.affinity.connections.talks if snapshot.affinity.connections else ()
     both = [talk for talk in talks if talk.first in pods and talk.second in pods][:MOST_PAIRS]

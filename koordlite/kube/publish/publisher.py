@@ -55,10 +55,8 @@ def new_topology(node: objects.NodeObject, changes: Iterable[TopologyPart], *, a
 
 def of_topology(topology: objects.NRTObject, changes: Iterable[TopologyPart]) -> dict[str, Any]:
     """A merge patch from `topology` to what the changes make of it; empty when that is the same.
-
     Zones and attributes are lists, which a merge patch replaces as a whole: then the patch carries the resource version
-    it was made from, and the server answers a conflict if another client wrote meanwhile.
-    """
+    it was made from, and the server answers a conflict if another client wrote meanwhile."""
     body = merge_patch.between(topology, after(topology, changes))
     if "zones" in body or "attributes" in body:
         body.setdefault("metadata", {})["resourceVersion"] = topology.metadata.resource_version
@@ -108,10 +106,8 @@ class Publisher:
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:
         """Write what differs from what the cluster holds.
-
         InputError with what to do when it is refused, ApiUnreachable when nobody answers; both objects are tried
-        before either is reported. After a refusal the next try waits, longer each time, and the refusal stands.
-        """
+        before either is reported. After a refusal the next try waits, longer each time, and the refusal stands."""
         mine = tuple(c for c in changes if isinstance(c, NodeChange))
         parts = tuple(c for c in changes if isinstance(c, TopologyPart))
         refusals = [

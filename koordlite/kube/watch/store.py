@@ -87,9 +87,7 @@ class Store(Generic[T]):
 
     def put(self, raw: msgspec.Raw | bytes) -> str:
         """Take over one object, unless a later state of it is held; returns its resource version, if it has one.
-
-        A later one is held when our own write was answered before the watch brought an earlier one.
-        """
+        A later one is held when our own write was answered before the watch brought an earlier one."""
         meta = self._meta(raw)
         if meta is None:
             return ""
@@ -152,10 +150,8 @@ def is_older(version: str, than: str) -> bool:
 
 
 class Feed(Store[T]):
-    """A `Store` that is empty: `put` gets every object that came, `gone` the key of every one that went.
-
-    Of an object that cannot be read nothing is handed on, so whoever listens keeps its last readable state.
-    """
+    """A `Store` that is empty: `put` gets every object that came, `removed` the key of every one that went.
+    Of an object that cannot be read nothing is handed on, so whoever listens keeps its last readable state."""
 
     def __init__(
         self, kind: str, shape: type[T], *, put: Callable[[T], object], removed: Callable[[str], object]

@@ -50,9 +50,7 @@ class Asker(msgspec.Struct, frozen=True):
 
 def askers(qos: ResourceQOS, pods: Iterable[Pod], groups: Mapping[str, str], best_effort: str) -> Iterator[Asker]:
     """The root and the besteffort group by the ConfigMap, pods by their annotation; `groups` is by pod uid.
-
-    Source: Koordinator strategy BlkioReconcile.
-    """
+    Source: Koordinator strategy BlkioReconcile."""
     for subject, group, settings in (("root", ROOT, qos.cgroup_root), ("besteffort", best_effort, qos.be_class)):
         if settings.blkio_qos.enable and settings.blkio_qos.blocks:
             yield Asker(subject, group, settings.blkio_qos.blocks)

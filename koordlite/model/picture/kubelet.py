@@ -114,10 +114,8 @@ class PodResources(msgspec.Struct, frozen=True):
 
 
 class KubeletResources(msgspec.Struct, frozen=True):
-    """Resources that kubelet may give out, and has given.
-
-    CPUs, or a kind of memory, that are not in `allocatable` at all are not managed by kubelet: every pod may use all.
-    """
+    """Resources that kubelet may give out, and has given. CPUs, or a kind of memory, that are not in `allocatable` at
+    all are not managed by kubelet: every pod may use all."""
 
     source: Literal["pod-resources", "checkpoints"]
     allocatable: ResourceSet

@@ -49,9 +49,7 @@ NOTHING = CraneSpec()
 
 def parse(notes: Mapping[str, str], owner: str, problems: list[Problem]) -> CraneSpec:
     """The annotations of `owner`; what cannot be read counts as not set and becomes a problem.
-
-    A policy of another word counts as none given, a topology-awareness that is no boolean too, as in Crane.
-    """
+    A policy of another word counts as none given, a topology-awareness that is no boolean too, as in Crane."""
     if not any(key in notes for key in keys.CRANE_NOTES):
         return NOTHING
     containers = exclusive_containers(notes.get(keys.EXCLUSIVE_CONTAINERS, ""))
@@ -87,10 +85,8 @@ def exclusive_containers(text: str) -> tuple[str, ...]:
 
 def decode_result(text: str) -> dict[int, int]:
     """CPUs by NUMA node of a topology result, 0 where it names none; ValueError when it cannot be read.
-
     Zones of other types do not count; amounts round up to whole CPUs; of two entries for one NUMA node the last one
-    with CPUs counts. Source: crane-agent `fromZoneListToTopologyResult`.
-    """
+    with CPUs counts. Source: crane-agent `fromZoneListToTopologyResult`."""
     try:
         zones = msgspec.json.decode(text, type=tuple[Zone, ...] | None) or ()
     except UNREADABLE as error:

@@ -30,17 +30,13 @@ OWN_NAMES = {
 
 def priority(pod: Pod) -> int:
     """Annotation `eviction-priority`, 0 when it is missing or no 32-bit integer; the lowest goes first.
-
-    Source: Koordinator `GetPodEvictionPriority`.
-    """
+    Source: Koordinator `GetPodEvictionPriority`."""
     return _integer(pod.annotations.get(keys.EVICTION_PRIORITY), bits=32, default=0)
 
 
 def sub_priority(pod: Pod, default: int) -> int:
     """Label `koordinator.sh/priority`, `default` when it is missing or no 64-bit integer.
-
-    Source: Koordinator `GetPodPriorityLabel`.
-    """
+    Source: Koordinator `GetPodPriorityLabel`."""
     return _integer(pod.labels.get(keys.PRIORITY), bits=64, default=default)
 
 
@@ -51,10 +47,8 @@ def enabled(pod: Pod) -> bool:
 
 def allows(annotations: Mapping[str, str], feature: str) -> bool:
     """Tell whether the annotation `eviction-policy` lets `feature` evict the pod: it is missing, or lists the feature.
-
     One that cannot be read protects the pod: a typing mistake must not evict it.
-    Source: Koordinator `IsEvictionPolicyAllowed`.
-    """
+    Source: Koordinator `IsEvictionPolicyAllowed`."""
     text = annotations.get(keys.EVICTION_POLICY)
     if text is None:
         return True
@@ -66,10 +60,8 @@ def allows(annotations: Mapping[str, str], feature: str) -> bool:
 
 def request(pod: Pod, resource: str) -> dict[str, int]:
     """Request of the pod for `resource` (cpu in millicores, memory in bytes), under the name that its class pays in.
-
     Batch and mid pods: the sum over containers and sidecars of the batch or mid resource, none of them below 0. Others:
-    the request that the scheduler counts. Source: Koordinator `GetRequestFromPod`.
-    """
+    the request that the scheduler counts. Source: Koordinator `GetRequestFromPod`."""
     own = OWN_NAMES.get(pod.priority_class)
     if own is None:
         return {resource: pod.request_milli() if resource == "cpu" else pod.request_value(resource)}

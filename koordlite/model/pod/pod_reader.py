@@ -33,9 +33,7 @@ DECISIVE_NOTES = (
 
 def from_wire(obj: objects.PodObject, machine: CPUSet | None = None) -> Pod:
     """The pod `obj` describes; annotations and quantities that cannot be read become its `problems`.
-
-    Of the CPUs that are promised to it those count which the `machine` has; None is any machine.
-    """
+    Of the CPUs that are promised to it those count which the `machine` has; None is any machine."""
     problems: list[Problem] = []
     name = f"pod/{obj.metadata.namespace}/{obj.metadata.name}"
     labels, notes = obj.metadata.labels or {}, _bounded(obj.metadata.annotations or {}, name, problems)
@@ -181,9 +179,7 @@ def kube_qos(obj: objects.PodObject) -> qos.KubeQoS:
 @functools.lru_cache(maxsize=16384)
 def parse_resource_status(text: str, machine: CPUSet | None = None) -> ResourceStatus:
     """Decode annotation `scheduling.koordinator.sh/resource-status`; ValueError when it cannot be read.
-
-    Kept, because the same few CPUs are handed out on every node of a cluster.
-    """
+    Kept, because the same few CPUs are handed out on every node of a cluster."""
     status = declared.decode(ResourceStatusText, text)
     entries = status.numa_node_resources
     nodes = tuple(dict.fromkeys(entry.node for entry in entries))

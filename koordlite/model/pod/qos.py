@@ -92,18 +92,14 @@ def raw_priority_class(label: str | None, priority: int | None) -> PriorityClass
 
 def priority_value(priority: int | None, band: PriorityClass) -> int:
     """spec.priority where it is given and not 0, else the default number of `band` (with default).
-
-    Source: Koordinator `GetPodPriorityValueWithDefault`.
-    """
+    Source: Koordinator `GetPodPriorityValueWithDefault`."""
     return priority or DEFAULT_PRIORITY[band]
 
 
 def sub_priority(text: str | None) -> int:
     """Label `koordinator.sh/priority`: the order inside a band; 0 without one.
-
     Numbers are written as in Go: decimal, 0x, 0b, 0o, or octal after a leading 0, with `_` between digits. ValueError
-    for anything else, and beyond 32 bits. Source: Koordinator `GetPodSubPriority`.
-    """
+    for anything else, and beyond 32 bits. Source: Koordinator `GetPodSubPriority`."""
     if not text:
         return 0
     if not _GO_INTEGER.match(text):

@@ -23,10 +23,8 @@ _POD_PREFIX = "koordlet-"
 @functools.lru_cache(maxsize=4096)
 def parse(text: str) -> Shares:
     """The shares in the pod's annotation, read as Go reads JSON; ValueError says what is wrong with it.
-
     A percent of 0 counts as not given, as in Koordinator. There a bad range silently drops what follows it; here the
-    whole annotation is refused, so that its author learns of the mistake.
-    """
+    whole annotation is refused, so that its author learns of the mistake."""
     read = declared.decode(_Annotation, text)
     caches, bandwidths = read.llc.schemata_per_cache, read.mb.schemata_per_cache
     ranges = ((each.cache_id, _range(each.range, f"llc of cache {each.cache_id}")) for each in caches)

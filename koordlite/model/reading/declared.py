@@ -70,10 +70,8 @@ class JSONDocument:
         return None
 
     def object(self, value: Any, path: str, names: Collection[str] | None) -> dict[str, Any]:
-        """The members of a JSON object by their proper names, without nulls; names other than `known` are reported.
-
-        Without `known` every name is proper: a map.
-        """
+        """The members of a JSON object by their proper names, without nulls; names other than `names` are reported.
+        Without `names` every name is proper: a map."""
         if value is None:
             return {}
         if not isinstance(value, dict):
@@ -352,9 +350,7 @@ def plain(value: Any) -> dict[str, Any]:
 
 def crossed(value: Any) -> Iterator[tuple[str, str]]:
     """(path, what is wrong) of each pair whose lower end is not below its upper one.
-
-    A Struct declares its pairs as `ORDERED`: (attribute of the lower end, attribute of the upper end).
-    """
+    A Struct declares its pairs as `ORDERED`: (attribute of the lower end, attribute of the upper end)."""
     for lower, upper in getattr(type(value), "ORDERED", ()):
         low, high = getattr(value, lower), getattr(value, upper)
         if low is not None and high is not None and low >= high:
@@ -381,9 +377,7 @@ def read(
     document: JSONDocument, shape: type, members: Mapping[str, Any], path: str, meanwhile: str
 ) -> tuple[Values, bool]:
     """Values that `members`, which stand at `path`, give of `shape`, and whether all of it is within range.
-
-    Mistakes are noted in the document; `meanwhile` says what holds in place of values that are out of range.
-    """
+    Mistakes are noted in the document; `meanwhile` says what holds in place of values that are out of range."""
     reader = _Reader(document, meanwhile)
     return dict(reader.settings(shape, members, path)), reader.in_range
 

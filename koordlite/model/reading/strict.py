@@ -32,9 +32,7 @@ _WORDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: 
 
 def load(text: str, shape: type[T], source: str, prepare: Callable[[yaml.Node], None] | None = None) -> T:
     """The value of type `shape` that `text` writes; ConfigError lists everything that is wrong in it.
-
-    `prepare` may rewrite the parsed document first, for instance to accept another program's spelling of a key.
-    """
+    `prepare` may rewrite the parsed document first, for instance to accept another program's spelling of a key."""
     reader = _Reader(source)
     node = reader.compose(text)
     if node is not None and prepare is not None:

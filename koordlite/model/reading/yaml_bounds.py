@@ -28,10 +28,8 @@ LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def checked(text: str) -> str:
     """`text`, when it may be composed; yaml.MarkedYAMLError when it is nested too deep, or aliases make it too large.
-
     Syntax errors are left to the composer. Of a large text only what could harm is looked for: it takes as long to look
-    through as to compose.
-    """
+    through as to compose."""
     if _may_nest(text) or ("&" in text and "*" in text):
         with contextlib.suppress(yaml.scanner.ScannerError, yaml.parser.ParserError, yaml.reader.ReaderError):
             _scan(text)

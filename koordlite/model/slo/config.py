@@ -321,10 +321,8 @@ class _Application(msgspec.Struct, frozen=True):
 
 class HostApplications(msgspec.Struct, frozen=True, kw_only=True):
     """The whole key `host-application-config` (Koordinator `HostApplicationSpec`).
-
     Nothing is merged: a group's list, also an empty one, takes the place of the cluster's. An application that cannot
-    be placed is left out and reported; the others stand.
-    """
+    be placed is left out and reported; the others stand."""
 
     applications: tuple[HostApplication, ...] = ()
 

@@ -44,9 +44,7 @@ class PodMemoryQOS(MemoryQOS, frozen=True, kw_only=True):
 
 def cpu_burst(pod: Pod, of_node: CPUBurst) -> tuple[CPUBurst, UnusableAnnotation | None]:
     """The node's burst settings with those of annotation `koordinator.sh/cpuBurst` on top.
-
-    The threshold of the share pool stays the node's: it is no pod's business.
-    """
+    The threshold of the share pool stays the node's: it is no pod's business."""
     values, bad = _values(CPUBurst, pod, keys.CPU_BURST)
     values = {path: value for path, value in values.items() if path != ("sharePoolThresholdPercent",)}
     return build(of_node, values), bad
@@ -70,10 +68,8 @@ def cpu_qos(pod: Pod, of_class: CPUQOS) -> tuple[CPUQOS, UnusableAnnotation | No
 
 def memory_qos(pod: Pod, of_class: MemoryQOS) -> tuple[MemoryQOS, UnusableAnnotation | None]:
     """Effect of annotation `koordinator.sh/memoryQOS` on the settings of the pod's class.
-
     none: nothing, whatever the class has; auto: Koordinator's own settings for the class of the pod; default: the
-    settings of the class. Fields that are given come on top of that, and count also where the class is off.
-    """
+    settings of the class. Fields that are given come on top of that, and count also where the class is off."""
     values, bad = _values(PodMemoryQOS, pod, keys.MEMORY_QOS)
     policy = values.pop(("policy",), "default")
     if policy == "none":
@@ -131,9 +127,7 @@ def objective(pod: Pod) -> tuple[tuple[str, float | None] | None, UnusableAnnota
 
 def oom_score_adj(pod: Pod, container: str) -> int | None:
     """The number for a container: its own in `oom-score-adj-spec`, else the pod's `oom-score-adj`; None without.
-
-    ValueError for an annotation that cannot be read, or a number outside -1000 to 1000.
-    """
+    ValueError for an annotation that cannot be read, or a number outside -1000 to 1000."""
     spec = pod.annotations.get(keys.OOM_SCORE_ADJ_SPEC)
     whole = pod.annotations.get(keys.OOM_SCORE_ADJ)
     score = _by_container(spec).get(container) if spec else None

@@ -68,9 +68,7 @@ CPU_SUPPRESS_POLICIES = ("cpuset", "cfsQuota", "guided")
 
 class Threshold(msgspec.Struct, frozen=True, kw_only=True):
     """Key `resource-threshold-config`: what best-effort pods may use right now, and when pods are evicted.
-
-    A lower end that is not set is 2 below its threshold.
-    """
+    A lower end that is not set is 2 below its threshold."""
 
     ORDERED: ClassVar[Pairs] = (
         ("memory_evict_lower_percent", "memory_evict_threshold_percent"),
@@ -238,9 +236,7 @@ class SLO(msgspec.Struct, frozen=True, kw_only=True):
 
 def collect_policy(colocation: Colocation) -> Colocation:
     """The settings `metric_…` in force: what the strategy asks for, or the defaults while colocation is off.
-
-    Source: Koordinator `getNodeMetricCollectPolicy`.
-    """
+    Source: Koordinator `getNodeMetricCollectPolicy`."""
     return colocation if colocation.enable else _OFF
 
 

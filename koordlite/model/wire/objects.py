@@ -299,10 +299,8 @@ class NodeObject(WireObject, frozen=True):
     @property
     def as_owner(self) -> OwnerReference:
         """The reference of an object that goes when the Node goes.
-
         `blockOwnerDeletion` is left out: OwnerReferencesPermissionEnforcement allows it only to those who may update
-        nodes/finalizers, and nothing needs it.
-        """
+        nodes/finalizers, and nothing needs it."""
         meta = self.metadata
         return OwnerReference(api_version="v1", kind="Node", name=meta.name, uid=meta.uid, controller=True)
 
