@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from koordlite import threads
@@ -38,6 +38,7 @@ from koordlite.model.wire.reservation import (
     ObjectReference,
     ReservationObject,
 )
+from koordlite.report.metrics import families
 from koordlite.reservation import step
 from koordlite.reservation.actions import Say, Step
 from koordlite.reservation.placeholder import PlaceholderSettings
@@ -361,25 +362,25 @@ class ReservationMetrics(Collector):
             phases = collections.Counter(each.status.phase or PENDING for each in world.reservations.values())
             placeholders = sum(bool(pod.stands_for) for pod in world.pods.values())
             counts = dict(controller.events)
-        yield _gauge("controller_leader", "1 while this process holds the lease and may write", float(state.leads))
-        yield _gauge(
-            "controller_stands_back",
-            "1 while koord-scheduler runs, which holds Reservations itself",
-            float(bool(state.stands_back)),
+        gauges = [
+            ("controller_leader", "1 while this process holds the lease and may write", float(state.leads)),
+            (
+                "controller_stands_back",
+                "1 while koord-scheduler runs, which holds Reservations itself",
+                float(bool(state.stands_back)),
+            ),
+            ("placeholders", "Pods that hold places of Reservations", placeholders),
+        ]
+        for name, meaning, value in gauges:
+            yield families.single(f"koordlite_reservation_{name}", meaning, value)
+        by_phase = [((phase,), phases[phase]) for phase in (PENDING, AVAILABLE, WAITING, SUCCEEDED, FAILED)]
+        yield families.gauge("koordlite_reservations", "Reservations by phase", ("phase",), by_phase)
+        yield families.single(
+            "koordlite_reservation_placeholders", "Pods that hold places of Reservations", placeholders
         )
-        family = GaugeMetricFamily("koordlite_reservations", "Reservations by phase", labels=("phase",))
-        for phase in (PENDING, AVAILABLE, WAITING, SUCCEEDED, FAILED):
-            family.add_metric((phase,), phases.pop(phase, 0))
-        yield family
-        yield _gauge("placeholders", "Pods that hold places of Reservations", placeholders)
-        events = CounterMetricFamily(
-            "koordlite_reservation_events",
-            "What happened to Reservations, by the reason of the Event",
-            labels=("reason",),
-        )
-        for reason, count in sorted(counts.items()):
-            events.add_metric((reason,), count)
-        yield events
+        events = [((reason,), count) for reason, count in sorted(counts.items())]
+        meaning = "What happened to Reservations, by the reason of the Event"
+        yield families.counter("koordlite_reservation_events", meaning, ("reason",), events)
 
 
 class Service(Router):
@@ -393,7 +394,3 @@ class Service(Router):
             return well(threads.unhealthy() if controller.is_alive else "the controller ended; the log says why")
 
         super().__init__({"/healthz": alive, "/livez": alive}, ready=controller.not_ready, registry=registry)
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"koordlite_reservation_{name}", text, value=value)

@@ -13,6 +13,7 @@ from koordlite.model.pod import pod_reader, resizing
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity, add_resources
 from koordlite.model.wire import objects
+from koordlite.model.wire.reservation import AllocatedText
 from koordlite.numa.kubelet import requests
 from koordlite.numa.nrt import filter as nrt
 
@@ -132,6 +133,17 @@ class ClusterPod(msgspec.Struct, frozen=True):
         conditions = self.obj.status.conditions if self.obj is not None and not self.node else None
         condition = next((c for c in conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
         return None if condition is None or condition.reason == "SchedulingGated" else condition.message or ""
+
+    def bound(self, node: str, annotations: Mapping[str, str]) -> ClusterPod:
+        """The pod as it is with the allocation that its Binding to `node` carries."""
+        allocated = annotations.get(keys.RESERVATION_ALLOCATED)
+        return msgspec.structs.replace(
+            self,
+            node=node,
+            resource_status=annotations.get(keys.RESOURCE_STATUS, ""),
+            crane_result=annotations.get(keys.CRANE_TOPOLOGY_RESULT, ""),
+            reservation_uid=msgspec.json.decode(allocated, type=AllocatedText).uid if allocated else "",
+        )
 
     @property
     def refused_by_kubelet(self) -> bool:

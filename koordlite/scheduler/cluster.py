@@ -24,7 +24,7 @@ from koordlite.model.errors import InputError
 from koordlite.model.node import Node, parse_reservation
 from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.model.wire import crane, objects
-from koordlite.model.wire.reservation import AllocatedText, ReservationObject
+from koordlite.model.wire.reservation import ReservationObject
 from koordlite.reservation.placed import ReservationIndex
 from koordlite.reservation.pods import ClusterPod, PodShape, Shapes
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
@@ -62,21 +62,13 @@ class AssumedPod(msgspec.Struct, frozen=True):
     bound: the API server has agreed."""
     since: float
     until: float
-    annotations: tuple[tuple[str, str], ...] = ()
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The allocation that its Binding carries."""
 
     @property
     def as_bound(self) -> ClusterPod:
-        """The pod as it will be when it is bound: on its node, with the allocation of its Binding."""
-        notes = dict(self.annotations)
-        allocated = notes.get(keys.RESERVATION_ALLOCATED)
-        return msgspec.structs.replace(
-            self.pod,
-            node=self.node,
-            resource_status=notes.get(keys.RESOURCE_STATUS, ""),
-            crane_result=notes.get(keys.CRANE_TOPOLOGY_RESULT, ""),
-            reservation_uid=msgspec.json.decode(allocated, type=AllocatedText).uid if allocated else "",
-        )
+        """The pod as it will be when it is bound."""
+        return self.pod.bound(self.node, self.annotations)
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -340,7 +332,7 @@ class Cluster:
         """Count `pod` on `node` from now on."""
         now = self.now()
         seconds = self.settings.tentative_seconds if stage == "tentative" else self.settings.assumed_seconds
-        assumed = AssumedPod(pod, node, stage, now, now + seconds, tuple((annotations or {}).items()))
+        assumed = AssumedPod(pod, node, stage, now, now + seconds, annotations or {})
         with self.lock:
             self.assumed.put(assumed)
             if stage != "nominated":

@@ -431,7 +431,7 @@ class Extender:
             assumed = self.cluster.assumed.of_pod(pod.uid)
             if assumed is not None and assumed.stage in ("binding", "bound") and assumed.node == node:
                 # The same request again: its first answer came too late for the scheduler.
-                return Promise(dict(assumed.annotations))
+                return Promise(assumed.annotations)
             cluster.assumed.end(pod.uid, "attempted again", self.cluster.now())
         for _ in range(TRIES):
             row = cluster.row(node)

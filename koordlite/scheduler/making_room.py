@@ -18,7 +18,6 @@ from koordlite.formulas.make_room import Cost, Room
 from koordlite.numa.nrt.filter import NANO, Amounts, Zones
 from koordlite.report import rooms as room_text
 from koordlite.reservation.pods import ClusterPod, PodShape
-from koordlite.scheduler.cluster import AssumedPod
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement import judge, reserved, victims
 from koordlite.scheduler.judgement.nodes import Row
@@ -333,10 +332,8 @@ class _Board:
 
     def _promised(self, pod: ClusterPod, node: str) -> ClusterPod:
         """The pod on that node with what its Binding would carry."""
-        row = self._row(pod, node)
-        pod = msgspec.structs.replace(pod, resource_status="", crane_result="", reservation_uid="")
-        notes = judge.promise(pod.shape, row, self._settings, pod.uid).annotations
-        return AssumedPod(pod, node, "tentative", 0.0, 0.0, tuple(notes.items())).as_bound
+        promise = judge.promise(pod.shape, self._row(pod, node), self._settings, pod.uid)
+        return pod.bound(node, promise.annotations)
 
     def _gives_back(self, pod: ClusterPod) -> Mapping[int, Amounts]:
         return self._returned_on(pod.node).get(pod.uid, {})

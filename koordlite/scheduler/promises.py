@@ -133,20 +133,15 @@ class Promises:
             about = ObjectReference(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
             self._tell(Event(regarding=about, reason="CannotGrow", note=text, action="Resize", type="Warning"))
             return
-        try:
-            obj = self._writer.pod(pod.namespace, pod.name)
-            if (obj.metadata.annotations or {}).get(keys.RESOURCE_STATUS) != pod.resource_status:
-                cluster.put_pod(obj)
-                return
-            with cluster.lock:
-                if cluster.row(pod.node) is not row:
-                    cluster.resized[uid] = None  # Something changed meanwhile: at the next look.
-                    return
-                # It counts from now on, as in `_make`.
-                cluster.put_cluster_pod(with_annotations(pod, promise.annotations))
-        except BindError as error:
-            self._failed(pod, error)
+        obj = self._unchanged(pod)
+        if obj is None:
             return
+        with cluster.lock:
+            if cluster.row(pod.node) is not row:
+                cluster.resized[uid] = None  # Something changed meanwhile: at the next look.
+                return
+            # It counts from now on, as in `_make`.
+            cluster.put_cluster_pod(pod.bound(pod.node, promise.annotations))
         if not self._write(pod, obj, promise.annotations):
             return
         del self._cannot_grow[uid]
@@ -179,14 +174,8 @@ class Promises:
         """Promise what the node has left for the pod, and write it."""
         cluster = self._cluster
         self._not_before[pod.uid] = cluster.now() + RETRY_SECONDS
-        try:
-            obj = self._writer.pod(pod.namespace, pod.name)
-        except BindError as error:
-            self._failed(pod, error)
-            return
-        notes = obj.metadata.annotations or {}
-        if obj.metadata.uid != pod.uid or notes.get(keys.RESOURCE_STATUS) or notes.get(keys.CRANE_TOPOLOGY_RESULT):
-            cluster.put_pod(obj)
+        obj = self._unchanged(pod)
+        if obj is None:
             return
         with cluster.lock:
             row = cluster.row(pod.node)
@@ -201,12 +190,26 @@ class Promises:
                 self._report(pod, "refused", why)
                 return
             # It counts from now on: a bind of this moment must not get the same CPUs.
-            cluster.put_cluster_pod(with_annotations(pod, promise.annotations))
+            cluster.put_cluster_pod(pod.bound(pod.node, promise.annotations))
         if not self._write(pod, obj, promise.annotations):
             return
         self.results["written"] += 1
         self._extender.note(pod, f"promised on {pod.node} after it was bound without it")
         LOG.info("pod %s was bound to %s without its promise, and has it now", pod.key, pod.node, extra=_about(pod))
+
+    def _unchanged(self, pod: ClusterPod) -> objects.PodObject | None:
+        """The pod as the API server has it; None where it cannot be read, or has another promise meanwhile."""
+        try:
+            obj = self._writer.pod(pod.namespace, pod.name)
+        except BindError as error:
+            self._failed(pod, error)
+            return None
+        current = self._cluster.shapes.pod(obj)
+        promise = pod.uid, pod.resource_status, pod.crane_result
+        if (current.uid, current.resource_status, current.crane_result) == promise:
+            return obj
+        self._cluster.put_cluster_pod(current)
+        return None
 
     def _write(self, pod: ClusterPod, obj: objects.PodObject, annotations: Mapping[str, str]) -> bool:
         """Write a promise that counts already; False when the API server refuses it, and it counts no longer."""
@@ -228,15 +231,6 @@ class Promises:
         if str(error) != self._last_failure:
             self._last_failure = str(error)
             LOG.warning("promise of pod %s cannot be written: %s", pod.key, error, extra=_about(pod))
-
-
-def with_annotations(pod: ClusterPod, annotations: Mapping[str, str]) -> ClusterPod:
-    """The pod as it will be when it has them."""
-    return msgspec.structs.replace(
-        pod,
-        resource_status=annotations.get(keys.RESOURCE_STATUS, pod.resource_status),
-        crane_result=annotations.get(keys.CRANE_TOPOLOGY_RESULT, pod.crane_result),
-    )
 
 
 def _about(pod: ClusterPod) -> dict[str, str]:

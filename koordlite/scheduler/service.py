@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from koordlite.http.answers import JSON, Answer, Request, Router, encoded, plain
 from koordlite.http.answers import page as html
 from koordlite.model.errors import InputError
 from koordlite.report.log_levels import LogLevels
+from koordlite.report.metrics import families
 from koordlite.scheduler import making_room, protocol
 from koordlite.scheduler.extender import Extender, NotReady
 from koordlite.scheduler.promises import Promises
@@ -220,38 +221,27 @@ class ExtenderMetrics(Collector):
             assumed, wrong = len(cluster.assumed), cluster.predicted_wrong
             unusable = sum(row is not None and bool(row.unusable) for row in cluster.rows)
             oldest = max((now - state.report_since for state in reported), default=0.0)
-        yield _gauge("nodes", "Nodes that are known", len(states))
-        yield _gauge("reported_nodes", "Nodes with a NodeResourceTopology", len(reported))
-        yield _gauge("dirty_nodes", "Nodes where the report does not count all pods", len(dirty))
-        yield _gauge(
-            "dirty_seconds_max", "How long the report of a node has not been that of its pods", max(dirty, default=0.0)
-        )
-        yield _gauge("unusable_nodes", "Nodes about which nothing may be concluded at present", unusable)
-        yield _gauge("report_unchanged_seconds_max", "Age of the report that did not change longest", oldest)
-        yield _gauge("reservations", "Pods on their way to a node", assumed)
-        yield _counter("predicted_wrong", "Bound pods that kubelet refused for their topology", {(): wrong})
-        yield _counter("faults", "Nodes and questions left out by faults of the program", {(): cluster.faults.total})
-        refused: dict[tuple[str, ...], int] = {(reason,): count for reason, count in refusals.items()}
-        yield _counter("refused_nodes", "Nodes refused by filter", refused, ("reason",))
-        ended: dict[tuple[str, ...], int] = {(why,): count for why, count in ends.items()}
-        yield _counter("reservations_ended", "Reservations that ended, by reason", ended, ("reason",))
-        if self._promises is not None:
-            yield _gauge("unpromised_pods", "Bound pods without the promise that they need", self._promises.missing)
-            late: dict[tuple[str, ...], int] = {(result,): n for result, n in self._promises.results.items()}
-            yield _counter(
-                "late_promises",
-                "Promises to pods that were bound without one, and those that follow a resize",
-                late,
-                ("result",),
-            )
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"koordlite_scheduler_{name}", text, value=value)
-
-
-def _counter(name: str, text: str, values: Mapping[tuple[str, ...], int], labels: tuple[str, ...] = ()) -> Metric:
-    family = CounterMetricFamily(f"koordlite_scheduler_{name}", text, labels=labels)
-    for key, value in values.items():
-        family.add_metric(key, value)
-    return family
+        gauges = [
+            ("nodes", "Nodes that are known", len(states)),
+            ("reported_nodes", "Nodes with a NodeResourceTopology", len(reported)),
+            ("dirty_nodes", "Nodes where the report does not count all pods", len(dirty)),
+            ("dirty_seconds_max", "How long the report of a node has not been that of its pods", max([0.0, *dirty])),
+            ("unusable_nodes", "Nodes about which nothing may be concluded at present", unusable),
+            ("report_unchanged_seconds_max", "Age of the report that did not change longest", oldest),
+            ("reservations", "Pods on their way to a node", assumed),
+        ]
+        counters: list[tuple[str, str, tuple[str, ...], Mapping[str, int]]] = [
+            ("predicted_wrong", "Bound pods that kubelet refused for their topology", (), {"": wrong}),
+            ("faults", "Nodes and questions left out by faults of the program", (), {"": cluster.faults.total}),
+            ("refused_nodes", "Nodes refused by filter", ("reason",), refusals),
+            ("reservations_ended", "Reservations that ended, by reason", ("reason",), ends),
+        ]
+        if (promises := self._promises) is not None:
+            gauges.append(("unpromised_pods", "Bound pods without the promise that they need", promises.missing))
+            meaning = "Promises to pods that were bound without one, and those that follow a resize"
+            counters.append(("late_promises", meaning, ("result",), promises.results))
+        for name, meaning, value in gauges:
+            yield families.single(f"koordlite_scheduler_{name}", meaning, value)
+        for name, meaning, labels, counts in counters:
+            samples = [((key,) if labels else (), count) for key, count in counts.items()]
+            yield families.counter(f"koordlite_scheduler_{name}", meaning, labels, samples)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from koordlite import __version__
@@ -22,6 +22,7 @@ from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.kube.client.prometheus import Prometheus
 from koordlite.report.html import page
 from koordlite.report.log_levels import LogLevels
+from koordlite.report.metrics import families
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.numa_api import (
@@ -103,11 +104,11 @@ class NumaService(Router, Collector):
     def collect(self) -> Iterator[Metric]:
         """The answer to a scrape."""
         nodes = sum(row is not None for row in self._cluster.rows)
-        yield GaugeMetricFamily("koordlite_numa_api_nodes", "Nodes that are known", value=nodes)
+        yield families.single("koordlite_numa_api_nodes", "Nodes that are known", nodes)
         ready = not self._not_ready()
-        yield GaugeMetricFamily("koordlite_numa_api_ready", "1 while what is known may be believed", value=ready)
-        text, total = "Faults of the program, each of which left a node out", self._cluster.faults.total
-        yield CounterMetricFamily("koordlite_numa_api_faults", text, value=total)
+        yield families.single("koordlite_numa_api_ready", "1 while what is known may be believed", ready)
+        meaning, total = "Faults of the program, each of which left a node out", self._cluster.faults.total
+        yield families.counter("koordlite_numa_api_faults", meaning, (), [((), total)])
 
     def put(self, path: str, body: bytes) -> Answer:
         """Switch a policy, or change the log levels. The guard has let the caller."""
