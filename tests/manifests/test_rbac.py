@@ -29,7 +29,7 @@ from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.client.lease import Candidate, LeaseSettings
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.kubelet.http import KubeletHttp
-from koordlite.kube.publish.events import COUNT_SECONDS, Event, Events, Regarding
+from koordlite.kube.publish.events import COUNT_SECONDS, Event, Events
 from koordlite.kube.publish.evictions import EvictionClient, eviction
 from koordlite.kube.publish.node_metric import NodeMetricReport
 from koordlite.kube.settings import ClusterSettings
@@ -37,6 +37,7 @@ from koordlite.model.errors import EvictionRefused
 from koordlite.model.slo.settings import Colocation
 from koordlite.model.topology import CPU, Topology
 from koordlite.model.wire.objects import NodeObject, ObjectMeta
+from koordlite.model.wire.reservation import ObjectReference
 
 ROOT = pathlib.Path(__file__).parents[2]
 SYSTEM = "koordlite-system"
@@ -169,7 +170,7 @@ def counted_events(api: Api) -> None:
     """One event told, and the same again, so that its count is written."""
     at = [0.0]
     events = Events(api, controller="c", instance="i", monotonic=lambda: at[0], wall=lambda: 1.0)
-    event = Event(regarding=Regarding(kind="Node", name="n1"), reason="R", note="n", action="A")
+    event = Event(regarding=ObjectReference(kind="Node", name="n1"), reason="R", note="n", action="A")
     for _ in range(2):
         events.write(event)
         at[0] += COUNT_SECONDS + 1
