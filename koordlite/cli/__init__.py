@@ -30,14 +30,14 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
     "Ask the agent, and watch it": (
         Command(
             "status",
-            "status:status",
+            "questions:status",
             "one screen about a running agent, or about a machine you name",
             options.AGENT_OR_MACHINE,
             ("status", "status --sandbox small", "status -o json"),
         ),
         Command(
             "explain",
-            "explain:explain",
+            "questions:explain",
             "why a value is what it is, with the numbers, and who changed it",
             options.EXPLAIN,
             (
@@ -49,21 +49,21 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
         ),
         Command(
             "top",
-            "top:top",
+            "questions:top",
             "a running agent, live: node, pods, decisions; with keys",
             options.TOP,
             ("top", "top --once"),
         ),
         Command(
             "replay",
-            "replay:replay",
+            "recorded:replay",
             "decide again over a flight record, with the same or with other settings",
             options.REPLAY,
             ("replay --since 12h --set cpuSuppressThresholdPercent=70",),
         ),
         Command(
             "numa",
-            "explain:numa",
+            "questions:numa",
             "why a pod is or is not aligned to NUMA nodes, with the numbers",
             options.NUMA,
             ("numa explain shop/cache-0",),
@@ -115,7 +115,7 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
         ),
         Command(
             "log-level",
-            "log_level:log_level",
+            "questions:log_level",
             "show or change which decisions a running agent logs",
             options.LOG_LEVEL,
             ("log-level", "log-level debug --pod shop/cache-0 --for 10m"),
@@ -138,7 +138,7 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
         ),
         Command(
             "capture",
-            "capture:capture",
+            "record:capture",
             "save one snapshot with the files it came from, for a bug report",
             options.CAPTURE,
             ("capture --mask -o bug-report",),

@@ -1,21 +1,35 @@
-"""A flight record as explanations want it: the tick at a moment, and the hour before it."""
+"""Flight records as commands read them: the tick at a time and the hour before it, for explanations, and `koordlite
+replay`, which judges a record again with its own settings or with others."""
 
 from __future__ import annotations
 
+import argparse
 import collections
 import pathlib
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from koordlite import fast_path
+import msgspec
+
+from koordlite import commandline, config, fast_path
 from koordlite.apply.foreign import ForeignWriters
-from koordlite.cli import options
+from koordlite.cli import asking, options
+from koordlite.cli import machine as machines
+from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.model.errors import InputError, Problem
+from koordlite.model.reading import declared
+from koordlite.model.slo import config as slo_config
+from koordlite.model.slo.settings import Threshold
 from koordlite.record.reader import Record
 from koordlite.record.round_record import RoundRecord
 from koordlite.report import units
 from koordlite.report.history import History, Past, Remembered
 from koordlite.report.tick import Tick
+
+if TYPE_CHECKING:
+    from koordlite.replay.what_if import Other
 
 PAST_SECONDS = 3600.0
 NEWEST_PIECES = 2
@@ -28,12 +42,12 @@ def at(path: str, wall: float | None) -> tuple[Tick, Remembered]:
 
     InputError when the record has nothing up to then; RecordError when it is none.
     """
-    held = _moments(path, wall)
-    if not held:
+    rounds = _rounds(path, wall)
+    if not rounds:
         do = "see when it begins with an earlier or later time, or leave the time out for its last moment"
         raise InputError(Problem(path, "record", "", "it has no moment of that time", do))
     past, history, last = Past(), History({}, {}), Tick(time=0.0)
-    for tick in _ticks(held):
+    for tick in _ticks(rounds):
         past.add(tick, history.add(tick))
         last = tick
     return last, past.remembered()
@@ -55,29 +69,31 @@ def beginning(record: Record) -> float:
     return first.wall
 
 
-def begin(asked: str, covered: tuple[float, float]) -> tuple[float, str]:
-    """From when a record is used for `--since` `asked`, and what to say when that is not what was asked.
+def begin(since: str, covered: tuple[float, float]) -> tuple[float, str]:
+    """From when a record is used for `--since`, and what to say when that is not what was asked.
 
-    Times ago count from its last moment. A record that begins later is used whole. InputError for a time after its end.
+    Times ago count from its last round_record. A record that begins later is used whole. InputError for a time after its end.
     """
     first, last = covered
-    wall = options.time_of(asked, "--since", now=last)
+    wall = options.time_of(since, "--since", now=last)
     if wall > last:
         why = f"the record covers {units.moment(first)} to {units.moment(last)}"
-        raise InputError(Problem("command line", "--since", asked, why, "ask for an earlier time"))
+        raise InputError(Problem("command line", "--since", since, why, "ask for an earlier time"))
     if wall >= first:
         return wall, ""
     begins = f"the record begins at {units.moment(first)}, {units.span(last - first)} before its end"
     return first, f"{begins}: all of it is used"
 
 
-def _moments(path: str, wall: float | None) -> collections.deque[RoundRecord]:
-    held: collections.deque[RoundRecord] = collections.deque(maxlen=MOST_MOMENTS)
-    for moment in _newest(path) if wall is None else Record(pathlib.Path(path)).moments(since=wall - PAST_SECONDS):
-        if wall is not None and moment.wall > wall:
+def _rounds(path: str, wall: float | None) -> collections.deque[RoundRecord]:
+    rounds: collections.deque[RoundRecord] = collections.deque(maxlen=MOST_MOMENTS)
+    for round_record in (
+        _newest(path) if wall is None else Record(pathlib.Path(path)).moments(since=wall - PAST_SECONDS)
+    ):
+        if wall is not None and round_record.wall > wall:
             break
-        held.append(moment)
-    return held
+        rounds.append(round_record)
+    return rounds
 
 
 def _newest(path: str) -> Iterator[RoundRecord]:
@@ -86,36 +102,134 @@ def _newest(path: str) -> Iterator[RoundRecord]:
         yield from Record(file).moments()
 
 
-def _ticks(held: collections.deque[RoundRecord]) -> Iterator[Tick]:
+def _ticks(rounds: collections.deque[RoundRecord]) -> Iterator[Tick]:
     """The ticks the agent reported then. Who else wrote is found out as the agent does."""
     others = ForeignWriters()
-    started, decisions = held[0].snapshot.time, tuple[Decision, ...]()
-    for moment in held:
-        foreign = others.check(moment.snapshot)
-        if moment.new_groups:
-            decisions = fast_path.added(decisions, moment.decisions)
+    started, decisions = rounds[0].snapshot.time, tuple[Decision, ...]()
+    for round_record in rounds:
+        foreign = others.check(round_record.snapshot)
+        if round_record.new_groups:
+            decisions = fast_path.added(decisions, round_record.decisions)
         else:
-            decisions = fast_path.merged(decisions, moment.decisions) if moment.woken else moment.decisions
+            decisions = (
+                fast_path.merged(decisions, round_record.decisions) if round_record.woken else round_record.decisions
+            )
         yield Tick(
-            time=moment.snapshot.time - started,
-            wall=moment.wall,
-            snapshot=moment.snapshot,
+            time=round_record.snapshot.time - started,
+            wall=round_record.wall,
+            snapshot=round_record.snapshot,
             decisions=decisions,
-            modes={name: section.mode for name, section in moment.settings.items()},
-            applied=moment.applied,
+            modes={name: section.mode for name, section in round_record.settings.items()},
+            applied=round_record.applied,
             foreign=foreign,
-            problems=moment.snapshot.problems,
-            woken=moment.woken,
+            problems=round_record.snapshot.problems,
+            woken=round_record.woken,
         )
-        _note(moment, others)
-
-
-def _note(moment: RoundRecord, others: ForeignWriters) -> None:
-    """Tell what we wrote."""
-    done = {step.place for step in moment.applied if step.ok}
-    for change in (change for decision in moment.decisions for change in decision.changes):
-        if change.place in done:
-            if change.gives_back:
+        written = {step.place for step in round_record.applied if step.ok}
+        for change in (change for decision in round_record.decisions for change in decision.changes):
+            if change.place in written and change.gives_back:
                 others.forget(change.place)
-            else:
+            elif change.place in written:
                 others.wrote(change)
+
+
+def replay(args: argparse.Namespace) -> int:
+    """Without other settings: 1 when a decision does not come out as recorded. With others: what would differ."""
+    from koordlite.replay import compare, html, json, text, verify
+    from koordlite.report.json.run_report import encode
+
+    other = _other(args)
+    record = Record(pathlib.Path(args.record or asking.record_folder(config.FlightRecord().folder)))
+    covered = period(record)
+    since, note = begin(args.since, covered) if args.since else (None, "")
+    if args.output == "text":
+        span = f"{units.moment(since or covered[0])} to {units.moment(covered[1])}"
+        print(printable.lines(f"{record.path}: {span}"))
+    if note:
+        print(printable.lines(note), file=sys.stdout if args.output == "text" else sys.stderr)
+    title = f"koordlite replay of {record.path.name}"
+    forms: dict[str, Callable[[], Any]]
+    if other is None:
+        with commandline.progress("deciding again"):
+            check = verify.check(record.moments(since=since))
+        code, forms = (
+            int(not check.same),
+            {
+                "json": lambda: json.check(check, record.problems),
+                "html": lambda: html.check(check, record.problems, title=title),
+                "text": lambda: text.check(check, record.problems),
+            },
+        )
+    else:
+        with commandline.progress("deciding with other settings"):
+            compared = compare.compare(record.moments(since=since), other)
+        code, forms = (
+            0,
+            {
+                "json": lambda: json.comparison(compared, record.problems),
+                "html": lambda: html.comparison(compared, record.problems, title=title),
+                "text": lambda: text.comparison(compared, record.problems),
+            },
+        )
+    answer = forms[args.output]()
+    if args.output == "json":
+        sys.stdout.buffer.write(encode(answer))
+    else:
+        print(printable.lines(answer), end="\n" if args.output == "html" else "")
+    return code
+
+
+def _other(args: argparse.Namespace) -> Other | None:
+    """Changes by the options; None when they change nothing."""
+    from koordlite.replay.what_if import Other
+
+    if not (args.config or args.set or args.mode or args.strategy):
+        return None
+    data: Mapping[str, str] | None = None
+    settings: config.Settings | None = None
+    for path in map(pathlib.Path, args.config):
+        config_map = _config_map(path)
+        if config_map is None:
+            settings = config.load(path)
+        else:
+            data = config_map
+    modes = machines.with_modes(config.default(), args).strategies
+    named = {text.partition("=")[0] for text in args.strategy}
+    return Other(
+        settings=settings.strategies if settings else None,
+        modes={name: section.mode for name, section in modes.items() if args.mode or name in named},
+        config=data,
+        threshold=_threshold(args.set),
+    )
+
+
+def _config_map(path: pathlib.Path) -> Mapping[str, str] | None:
+    """data of the ConfigMap in a manifest; None when the file is something else: a koordlite.yaml."""
+    from koordlite.kube.folder import manifest_files
+    from koordlite.model.wire.objects import ConfigMapObject
+
+    try:
+        objects = manifest_files.read(path)
+    except InputError:
+        return None
+    return next((obj.data or {} for obj in objects if isinstance(obj, ConfigMapObject)), None)
+
+
+def _threshold(pairs: list[str]) -> dict[str, object]:
+    """`cpuSuppressThresholdPercent=70` and the like as fields of `Threshold`, read as the ConfigMap would be."""
+    names = {declared.camel(name): name for name in Threshold.__struct_fields__}
+    values: dict[str, object] = {}
+    for pair in pairs:
+        name, _, text = pair.partition("=")
+        if name not in names:
+            do = f"write NAME=VALUE with NAME one of {', '.join(names)}"
+            raise InputError(Problem("command line", "--set", pair, "no field of resource-threshold-config", do))
+        try:
+            values[name] = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            values[name] = text
+    document = msgspec.json.encode({"clusterStrategy": values}).decode()
+    slo = slo_config.effective({"resource-threshold-config": document}, labels={}, annotations={}, owner="command line")
+    if slo.problems:
+        raise InputError(slo.problems)
+    return {names[name]: getattr(slo.threshold, names[name]) for name in values}

@@ -23,7 +23,7 @@ import msgspec
 from koordlite import __version__, commandline
 from koordlite.agent import Agent
 from koordlite.changes import eviction
-from koordlite.cli import asking, recording, serving
+from koordlite.cli import asking, record, serving
 from koordlite.cli import machine as machines
 from koordlite.cli.machine import Machine
 from koordlite.cli.serving import Changes, Listener
@@ -117,7 +117,7 @@ def _frozen() -> Listener:
 def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Namespace) -> int:
     history = History(_settings_view(settings), _environment(machine))
     with contextlib.ExitStack() as stack:
-        recorded = stack.enter_context(recording.recorded(agent, machine, settings, named=args.record))
+        recorded = stack.enter_context(record.recording(agent, machine, settings, named=args.record))
         token = "" if args.recorded and not args.state_dir else settings.agent.state_dir
         port = _port_from(args)
         listeners = [
@@ -166,7 +166,7 @@ def _look_twice(agent: Agent, machine: Machine, settings: Settings, args: argpar
 
     history = History(_settings_view(settings), _environment(machine))
     with contextlib.ExitStack() as stack:
-        named = recording.recorded(agent, machine, settings, named=args.record) if args.record else None
+        named = record.recording(agent, machine, settings, named=args.record) if args.record else None
         keep = stack.enter_context(named).listen if named else None
         agent.take_over()
         for second in (0.0, 1.0):

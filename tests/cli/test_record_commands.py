@@ -14,7 +14,8 @@ from emulated import Emulated
 from reported import tick_of
 
 from koordlite import config
-from koordlite.cli import main, recording
+from koordlite.cli import main
+from koordlite.cli import record as commands
 from koordlite.cli.machine import Machine
 from koordlite.clock import RealClock
 from koordlite.host.bundle import Host
@@ -164,7 +165,7 @@ class Failing:
 
 def test_a_gap_of_the_record_is_logged_when_it_comes_up_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     recorder = Failing()
-    keep = recording.keeper(recorder)  # type: ignore[arg-type]
+    keep = commands.keeper(recorder)  # type: ignore[arg-type]
     full = OSError(28, "No space left on device", "/var/lib/koordlite/record")
     for error in (None, full, full, None, full):
         recorder.error = error
@@ -186,6 +187,6 @@ def test_a_folder_that_cannot_be_written_matters_only_where_it_is_required(
     with contextlib.ExitStack() as stack:
         if mode == "required":
             stack.enter_context(pytest.raises(FileExistsError))
-        with recording.recorded(None, machine, settings, named=None) as made:  # type: ignore[arg-type]
+        with commands.recording(None, machine, settings, named=None) as made:  # type: ignore[arg-type]
             made.listen(tick_of(time=0.0), ())
     assert ("there is no flight record" in caplog.text) == (mode == "automatic")

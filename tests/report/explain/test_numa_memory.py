@@ -76,7 +76,7 @@ def test_programs_get_the_same_in_bytes() -> None:
     "words", [["node", "--memory"], ["numa", "--memory"], ["numa", "a/b", "--memory", "--at", "1h"]]
 )
 def test_only_the_memory_of_one_pod_now_can_be_asked_for(words: list[str]) -> None:
-    from koordlite.cli import explain
+    from koordlite.cli import questions
 
     with pytest.raises(InputError, match="it is about the memory of one pod, now"):
-        explain.explain(cli.parser().parse_args(["explain", *words]))
+        questions.explain(cli.parser().parse_args(["explain", *words]))
