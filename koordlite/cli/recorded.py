@@ -72,7 +72,7 @@ def beginning(record: Record) -> float:
 def begin(since: str, covered: tuple[float, float]) -> tuple[float, str]:
     """From when a record is used for `--since`, and what to say when that is not what was asked.
 
-    Times ago count from its last round_record. A record that begins later is used whole. InputError for a time after its end.
+    Times ago count from its last round. A record that begins later is used whole. InputError for a time after its end.
     """
     first, last = covered
     wall = options.time_of(since, "--since", now=last)
@@ -87,12 +87,10 @@ def begin(since: str, covered: tuple[float, float]) -> tuple[float, str]:
 
 def _rounds(path: str, wall: float | None) -> collections.deque[RoundRecord]:
     rounds: collections.deque[RoundRecord] = collections.deque(maxlen=MOST_MOMENTS)
-    for round_record in (
-        _newest(path) if wall is None else Record(pathlib.Path(path)).moments(since=wall - PAST_SECONDS)
-    ):
-        if wall is not None and round_record.wall > wall:
+    for each in _newest(path) if wall is None else Record(pathlib.Path(path)).moments(since=wall - PAST_SECONDS):
+        if wall is not None and each.wall > wall:
             break
-        rounds.append(round_record)
+        rounds.append(each)
     return rounds
 
 
@@ -106,27 +104,25 @@ def _ticks(rounds: collections.deque[RoundRecord]) -> Iterator[Tick]:
     """The ticks the agent reported then. Who else wrote is found out as the agent does."""
     others = ForeignWriters()
     started, decisions = rounds[0].snapshot.time, tuple[Decision, ...]()
-    for round_record in rounds:
-        foreign = others.check(round_record.snapshot)
-        if round_record.new_groups:
-            decisions = fast_path.added(decisions, round_record.decisions)
+    for each in rounds:
+        foreign = others.check(each.snapshot)
+        if each.new_groups:
+            decisions = fast_path.added(decisions, each.decisions)
         else:
-            decisions = (
-                fast_path.merged(decisions, round_record.decisions) if round_record.woken else round_record.decisions
-            )
+            decisions = fast_path.merged(decisions, each.decisions) if each.woken else each.decisions
         yield Tick(
-            time=round_record.snapshot.time - started,
-            wall=round_record.wall,
-            snapshot=round_record.snapshot,
+            time=each.snapshot.time - started,
+            wall=each.wall,
+            snapshot=each.snapshot,
             decisions=decisions,
-            modes={name: section.mode for name, section in round_record.settings.items()},
-            applied=round_record.applied,
+            modes={name: section.mode for name, section in each.settings.items()},
+            applied=each.applied,
             foreign=foreign,
-            problems=round_record.snapshot.problems,
-            woken=round_record.woken,
+            problems=each.snapshot.problems,
+            woken=each.woken,
         )
-        written = {step.place for step in round_record.applied if step.ok}
-        for change in (change for decision in round_record.decisions for change in decision.changes):
+        written = {step.place for step in each.applied if step.ok}
+        for change in (change for decision in each.decisions for change in decision.changes):
             if change.place in written and change.gives_back:
                 others.forget(change.place)
             elif change.place in written:
