@@ -18,7 +18,7 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.numa.koordinator import assignments
 from koordlite.numa.koordinator.node_report import KoordinatorNode
-from koordlite.numa.koordinator.values import Allocation, Held
+from koordlite.numa.koordinator.values import Allocation, NodeAllocation
 from koordlite.numa.nrt.filter import cpu_left, is_shared
 
 Booking = tuple[int, Mapping[str, Quantity]]
@@ -134,7 +134,7 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
     def koordinator(self) -> KoordinatorNode:
         """The node for Koordinator's scheduler, with what the residents hold; CPUs that others hold are reserved."""
         topology = self.node.koordinator
-        held = Held.of(topology.machine, self._allocations())
+        held = NodeAllocation.of(topology.machine, self._allocations())
         kept = topology.reserved | self.node.reserved.known | CPUSet(self.pinned.ids - held.cpus.keys())
         topology = msgspec.structs.replace(topology, reserved=kept)
         requested = {name: Quantity(nano) for name, nano in self.requested.items()}

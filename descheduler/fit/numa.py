@@ -102,7 +102,7 @@ def _strict_policy(capacity: FreeCapacity) -> nrt.Policy | None:
 def _bookings(found: nrt.Fit, zones: nrt.Zones) -> Iterator[Booking]:
     """Amounts that each part takes: of its first NUMA node as much as that has, then of the next."""
     for part, nodes in found.placed:
-        left = dict(part.taken)
+        left = dict(part.usage)
         for node in nodes:
             taken = {name: min(amount, zones[node].get(name, amount)) for name, amount in left.items()}
             left = {name: amount - taken[name] for name, amount in left.items()}

@@ -16,7 +16,7 @@ from koordlite.model.cgroup_fields import MAX_SHARES, MIN_SHARES
 UNLIMITED = -1
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """Millicores and bytes that a container or a pod asks for; 0 is none, which for a limit means unlimited."""
 
     request_milli: int = 0
@@ -45,38 +45,40 @@ def shares(milli: int) -> int:
     return min(max(milli * 1024 // 1000, MIN_SHARES), MAX_SHARES)
 
 
-def values(asked: Asked, *, period_us: int = burst.PERIOD_US, ratio: float = 1.0, quota_off: bool = False) -> Values:
+def values(
+    request: Resources, *, period_us: int = burst.PERIOD_US, ratio: float = 1.0, quota_off: bool = False
+) -> Values:
     """Shares of the request, quota and memory limit of the limits.
 
     `ratio` is what a CPU of this node is worth; above 1 the quota is that much smaller, but at least 1 ms. `quota_off`:
     the besteffort group has a quota of its own, and so its pods have none.
 
-    >>> values(Asked(request_milli=500, limit_milli=1000, limit_bytes=2**31), ratio=1.25)
+    >>> values(Resources(request_milli=500, limit_milli=1000, limit_bytes=2**31), ratio=1.25)
     Values(shares=512, quota_us=80000, limit_bytes=2147483648)
     """
-    limit_milli = 0 if quota_off else asked.limit_milli
+    limit_milli = 0 if quota_off else request.limit_milli
     return Values(
-        shares=shares(asked.request_milli),
+        shares=shares(request.request_milli),
         quota_us=burst.base_quota(limit_milli=limit_milli, period_us=period_us, ratio=ratio),
-        limit_bytes=asked.limit_bytes if asked.limit_bytes > 0 else UNLIMITED,
+        limit_bytes=request.limit_bytes if request.limit_bytes > 0 else UNLIMITED,
     )
 
 
-def of_pod(containers: Iterable[tuple[Asked, bool]], overhead: Asked) -> Asked:
+def of_pod(containers: Iterable[tuple[Resources, bool]], overhead: Resources) -> Resources:
     """The sum of the containers, or the largest init container with the sidecars started before it, plus overhead.
 
     Each container comes, in the order in which they start, with whether it ends before the next one starts. A limit
     that one of them lacks the pod lacks as well.
 
-    >>> main, first = Asked(request_milli=500, limit_milli=1000), Asked(request_milli=4000, limit_milli=4000)
-    >>> of_pod([(first, True), (main, False), (main, False)], Asked(request_milli=100, limit_milli=100))
-    Asked(request_milli=4100, limit_milli=4100, limit_bytes=0)
+    >>> main, first = Resources(request_milli=500, limit_milli=1000), Resources(request_milli=4000, limit_milli=4000)
+    >>> of_pod([(first, True), (main, False), (main, False)], Resources(request_milli=100, limit_milli=100))
+    Resources(request_milli=4100, limit_milli=4100, limit_bytes=0)
     """
-    asked = tuple(containers)
-    request_milli = _peak((each.request_milli, ends) for each, ends in asked) + overhead.request_milli
-    limit_milli = _limit(((each.limit_milli, ends) for each, ends in asked), overhead.limit_milli)
-    limit_bytes = _limit(((each.limit_bytes, ends) for each, ends in asked), overhead.limit_bytes)
-    return Asked(request_milli=request_milli, limit_milli=limit_milli, limit_bytes=limit_bytes)
+    requests = tuple(containers)
+    request_milli = _peak((each.request_milli, ends) for each, ends in requests) + overhead.request_milli
+    limit_milli = _limit(((each.limit_milli, ends) for each, ends in requests), overhead.limit_milli)
+    limit_bytes = _limit(((each.limit_bytes, ends) for each, ends in requests), overhead.limit_bytes)
+    return Resources(request_milli=request_milli, limit_milli=limit_milli, limit_bytes=limit_bytes)
 
 
 def _peak(amounts: Iterable[tuple[int, bool]]) -> int:

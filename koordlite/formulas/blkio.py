@@ -26,25 +26,25 @@ UNSET: Mapping[BlockField, str] = {
 """What a kernel has where nobody wrote."""
 
 
-def of_group(given: IOConfig) -> dict[BlockField, str]:
+def of_group(config: IOConfig) -> dict[BlockField, str]:
     """Limits a second, 0 for none, and the weight of a group.
 
     >>> of_group(IOConfig(read_bps=1048576, write_iops=0, io_weight_percent=60))
     {'io.read_bps': '1048576', 'io.write_iops': 'max', 'io.weight': '60'}
     """
     limits: dict[BlockField, int | None] = {
-        "io.read_bps": given.read_bps,
-        "io.write_bps": given.write_bps,
-        "io.read_iops": given.read_iops,
-        "io.write_iops": given.write_iops,
+        "io.read_bps": config.read_bps,
+        "io.write_bps": config.write_bps,
+        "io.read_iops": config.read_iops,
+        "io.write_iops": config.write_iops,
     }
-    found = {field: str(limit or UNLIMITED) for field, limit in limits.items() if limit is not None}
-    if given.io_weight_percent is not None:
-        found["io.weight"] = str(given.io_weight_percent)
-    return found
+    values = {field: str(limit or UNLIMITED) for field, limit in limits.items() if limit is not None}
+    if config.io_weight_percent is not None:
+        values["io.weight"] = str(config.io_weight_percent)
+    return values
 
 
-def of_machine(given: IOConfig) -> dict[BlockField, str]:
+def of_machine(config: IOConfig) -> dict[BlockField, str]:
     """Cost model and latency targets of a disk; ValueError for a model of its own that lacks a number.
 
     Source: Koordinator `getBlkIOUpdaterFromBlockCfg` of the root group; the kernel's cgroup-v2 document, "io.cost.qos".
@@ -52,47 +52,47 @@ def of_machine(given: IOConfig) -> dict[BlockField, str]:
     >>> of_machine(IOConfig(read_latency=2000))["io.cost.qos"]
     'enable=1 ctrl=user rpct=95 rlat=2000 wpct=95 wlat=3000'
     """
-    found = _model(given)
+    values = _model(config)
     parts = {
-        "rpct": (given.read_latency_percent, LATENCY_PERCENT),
-        "rlat": (given.read_latency, LATENCY_US),
-        "wpct": (given.write_latency_percent, LATENCY_PERCENT),
-        "wlat": (given.write_latency, LATENCY_US),
+        "rpct": (config.read_latency_percent, LATENCY_PERCENT),
+        "rlat": (config.read_latency, LATENCY_US),
+        "wpct": (config.write_latency_percent, LATENCY_PERCENT),
+        "wlat": (config.write_latency, LATENCY_US),
     }
     if any(value is not None for value, _ in parts.values()):
         words = (f"{name}={usual if value is None else value}" for name, (value, usual) in parts.items())
-        found["io.cost.qos"] = " ".join(("enable=1 ctrl=user", *words))
-    return found
+        values["io.cost.qos"] = " ".join(("enable=1 ctrl=user", *words))
+    return values
 
 
-def holds(present: str, wanted: str) -> bool:
+def holds(present: str, target: str) -> bool:
     """Tell whether a value is there already, however the kernel prints its numbers.
 
     >>> holds("enable=1 ctrl=user rpct=95.00 rlat=3000 min=1.00", "enable=1 rpct=95 rlat=3000")
     True
     """
-    held = set(map(_plain, present.split()))
-    return all(_plain(word) in held for word in wanted.split())
+    words = set(map(_plain, present.split()))
+    return all(_plain(word) in words for word in target.split())
 
 
 def _plain(word: str) -> str:
     name, equals, value = word.partition("=")
-    whole, point, rest = value.partition(".")
-    return f"{name}={whole}" if equals and point and not rest.strip("0") else word
+    whole, point, fraction = value.partition(".")
+    return f"{name}={whole}" if equals and point and not fraction.strip("0") else word
 
 
-def _model(given: IOConfig) -> dict[BlockField, str]:
-    if given.enable_user_model is None:
+def _model(config: IOConfig) -> dict[BlockField, str]:
+    if config.enable_user_model is None:
         return {}
-    if not given.enable_user_model:
+    if not config.enable_user_model:
         return {"io.cost.model": UNSET["io.cost.model"]}
     numbers = {
-        "rbps": given.model_read_bps,
-        "rseqiops": given.model_read_seq_iops,
-        "rrandiops": given.model_read_rand_iops,
-        "wbps": given.model_write_bps,
-        "wseqiops": given.model_write_seq_iops,
-        "wrandiops": given.model_write_rand_iops,
+        "rbps": config.model_read_bps,
+        "rseqiops": config.model_read_seq_iops,
+        "rrandiops": config.model_read_rand_iops,
+        "wbps": config.model_write_bps,
+        "wseqiops": config.model_write_seq_iops,
+        "wrandiops": config.model_write_rand_iops,
     }
     lacking = [name for name, value in numbers.items() if value is None]
     if lacking:

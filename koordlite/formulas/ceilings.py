@@ -45,25 +45,25 @@ def kubelet_oom_score(kube_qos: KubeQoS, container: ContainerInfo, *, capacity: 
     return min(max(BEST_EFFORT_OOM_SCORE - 1000 * max(request, 0) // capacity, least), most)
 
 
-def cpu_burst(asked: CPUBurst, of_node: CPUBurst) -> CPUBurst:
+def cpu_burst(of_pod: CPUBurst, of_node: CPUBurst) -> CPUBurst:
     """The smaller of both in each setting; of the policies what both allow. A period of -1 has no end.
 
     A policy that is none of the protocol's allows nothing.
     """
-    periods = [each.cfs_quota_burst_period_seconds for each in (asked, of_node)]
-    means = _MEANS.get(asked.policy, _NOTHING) & _MEANS.get(of_node.policy, _NOTHING)
+    periods = [each.cfs_quota_burst_period_seconds for each in (of_pod, of_node)]
+    means = _MEANS.get(of_pod.policy, _NOTHING) & _MEANS.get(of_node.policy, _NOTHING)
     return msgspec.structs.replace(
-        asked,
+        of_pod,
         policy=next(policy for policy, allowed in _MEANS.items() if allowed == means),
-        cpu_burst_percent=min(asked.cpu_burst_percent, of_node.cpu_burst_percent),
-        cfs_quota_burst_percent=min(asked.cfs_quota_burst_percent, of_node.cfs_quota_burst_percent),
+        cpu_burst_percent=min(of_pod.cpu_burst_percent, of_node.cpu_burst_percent),
+        cfs_quota_burst_percent=min(of_pod.cfs_quota_burst_percent, of_node.cfs_quota_burst_percent),
         cfs_quota_burst_period_seconds=min((each for each in periods if each >= 0), default=-1),
     )
 
 
-def memory_qos(asked: MemoryQOS, of_class: MemoryQOS) -> MemoryQOS:
+def memory_qos(of_pod: MemoryQOS, of_class: MemoryQOS) -> MemoryQOS:
     """Grant what is asked for, but for the place before the OOM killer: no better than the class's."""
-    return msgspec.structs.replace(asked, priority=min(asked.priority, of_class.priority))
+    return msgspec.structs.replace(of_pod, priority=min(of_pod.priority, of_class.priority))
 
 
 def scaled(amounts: Mapping[str, int], caps: Mapping[str, int], groups: Mapping[str, str]) -> dict[str, int]:
@@ -77,8 +77,8 @@ def scaled(amounts: Mapping[str, int], caps: Mapping[str, int], groups: Mapping[
     sums: dict[str, int] = {}
     for uid, amount in amounts.items():
         sums[groups[uid]] = sums.get(groups[uid], 0) + amount
-    held = {group: min(total, max(caps[group], 0)) for group, total in sums.items()}
-    return {uid: amount * held[groups[uid]] // max(sums[groups[uid]], 1) for uid, amount in amounts.items()}
+    limits = {group: min(total, max(caps[group], 0)) for group, total in sums.items()}
+    return {uid: amount * limits[groups[uid]] // max(sums[groups[uid]], 1) for uid, amount in amounts.items()}
 
 
 def cgroup_class(pod: Pod) -> QoSClass:
@@ -86,7 +86,7 @@ def cgroup_class(pod: Pod) -> QoSClass:
     return QoSClass.BE if pod.is_best_effort else pod.qos_class
 
 
-def resctrl(asked: Shares, bound: ResctrlQOS) -> Shares:
+def resctrl(shares: Shares, bound: ResctrlQOS) -> Shares:
     """The part of what is asked for that is in the class's range; what is not asked for is the class's.
 
     A range beside the class's becomes the class's.
@@ -94,12 +94,12 @@ def resctrl(asked: Shares, bound: ResctrlQOS) -> Shares:
     whole: Range = bound.cat_range_start_percent, bound.cat_range_end_percent
     most = 100 if bound.mba_percent is None else bound.mba_percent
     if not bound.enable or (whole == (0, 100) and most == 100):
-        return asked
+        return shares
     return Shares(
-        cache=_within(asked.cache or whole, whole),
-        cache_by_id={cache: _within(part, whole) for cache, part in asked.cache_by_id.items()},
-        bandwidth=min(most if asked.bandwidth is None else asked.bandwidth, most),
-        bandwidth_by_id={cache: min(part, most) for cache, part in asked.bandwidth_by_id.items()},
+        cache=_within(shares.cache or whole, whole),
+        cache_by_id={cache: _within(part, whole) for cache, part in shares.cache_by_id.items()},
+        bandwidth=min(most if shares.bandwidth is None else shares.bandwidth, most),
+        bandwidth_by_id={cache: min(part, most) for cache, part in shares.bandwidth_by_id.items()},
     )
 
 

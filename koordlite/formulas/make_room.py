@@ -133,7 +133,7 @@ class _Search(Generic[Item]):
     def __init__(self, board: Board[Item], waiting: Item, steps: int, width: int) -> None:
         self._board, self._waiting, self._width = board, waiting, width
         self._most_steps, self._steps, self._exact = steps, 0, True
-        self._found: dict[str, Room[Item]] = {}
+        self._rooms: dict[str, Room[Item]] = {}
         self._top = ""
         """The node on which room is made."""
 
@@ -142,16 +142,16 @@ class _Search(Generic[Item]):
         for count in range(most_moves + 1):
             for need in needs:
                 # Nothing better can come of this node, and some others are known as well; or the steps are used up.
-                enough = len(self._found) >= MOST_ROOMS and need.least >= min(r.cost for r in self._found.values())
+                enough = len(self._rooms) >= MOST_ROOMS and need.least >= min(r.cost for r in self._rooms.values())
                 if need.moves > count or self._spent() or enough:
                     continue
                 self._top = need.node
                 self._free(self._waiting, need.node, (), count, ())
-            if self._found:
+            if self._rooms:
                 break
-        found = sorted(self._found.values(), key=lambda room: (room.cost, room.node))
-        why = {} if found else Counter(self._objections(needs, most_moves))
-        return Rooms(tuple(found), dict(why), self._exact, self._steps)
+        rooms = sorted(self._rooms.values(), key=lambda room: (room.cost, room.node))
+        why = {} if rooms else Counter(self._objections(needs, most_moves))
+        return Rooms(tuple(rooms), dict(why), self._exact, self._steps)
 
     def _spent(self) -> bool:
         if self._steps >= self._most_steps:
@@ -174,8 +174,8 @@ class _Search(Generic[Item]):
         amounts = [self._board.amounts(one) for one in residents]
         moves = 0
         for resource, amount in lacking.items():
-            held = sorted((one.get(resource, 0) for one in amounts), reverse=True)
-            sums = itertools.takewhile(lambda total: total < amount, itertools.accumulate(held))  # noqa: B023
+            descending = sorted((one.get(resource, 0) for one in amounts), reverse=True)
+            sums = itertools.takewhile(lambda total: total < amount, itertools.accumulate(descending))  # noqa: B023
             moves = max(moves, 1 + sum(1 for _ in sums))
         if moves > len(residents):
             return None
@@ -183,8 +183,8 @@ class _Search(Generic[Item]):
             return _Need(moves, self._board.cost(residents[0]), node)
         alone = (
             self._board.cost(one)
-            for one, held in zip(residents, amounts, strict=True)
-            if all(held.get(resource, 0) >= amount for resource, amount in lacking.items())
+            for one, own in zip(residents, amounts, strict=True)
+            if all(own.get(resource, 0) >= amount for resource, amount in lacking.items())
         )
         return _Need(1, next(alone, self._board.cost(residents[0])), node)
 
@@ -193,23 +193,23 @@ class _Search(Generic[Item]):
         item: Item,
         node: str,
         homeless: tuple[Item, ...],
-        left: int,
+        moves_left: int,
         done: tuple[Move[Item], ...],
         *,
         victims: tuple[Item, ...] = (),
         first: int = 0,
     ) -> None:
-        """Let pods leave `node` until it takes `item`, by up to `left` more moves; then settle those without a home.
+        """Let pods leave `node` until it takes `item`, with up to `moves_left` moves; then settle those without a home.
         `victims` have left for it so far; residents before `first` were passed over."""
         self._steps += 1
         if not self._board.refusal(item, node):
             mark = self._board.mark()
             self._board.settle(item, node)
             come = () if item is self._waiting else (Move(item, node),)
-            self._settle((*homeless, *victims), left, (*done, *come))
+            self._settle((*homeless, *victims), moves_left, (*done, *come))
             self._board.back_to(mark)
             return
-        if left == 0 or self._spent():
+        if moves_left == 0 or self._spent():
             return
         going = (*(move.item for move in done), *homeless, *victims, *(() if item is self._waiting else (item,)))
         kinds = set()
@@ -222,42 +222,42 @@ class _Search(Generic[Item]):
                 continue
             mark = self._board.mark()
             self._board.leave(one)
-            self._free(item, node, homeless, left - 1, done, victims=(*victims, one), first=number)
+            self._free(item, node, homeless, moves_left - 1, done, victims=(*victims, one), first=number)
             self._board.back_to(mark)
 
-    def _settle(self, homeless: tuple[Item, ...], left: int, done: tuple[Move[Item], ...]) -> None:
+    def _settle(self, homeless: tuple[Item, ...], moves_left: int, done: tuple[Move[Item], ...]) -> None:
         """Find places for pods that have left their nodes, the largest first."""
         if not homeless:
             cost = self._cost(move.item for move in done)
-            known = self._found.get(self._top)
-            if known is None or (len(done), cost) < (len(known.moves), known.cost):
-                self._found[self._top] = Room(self._top, done, cost)
+            best = self._rooms.get(self._top)
+            if best is None or (len(done), cost) < (len(best.moves), best.cost):
+                self._rooms[self._top] = Room(self._top, done, cost)
             return
         if self._spent():
             return
         self._steps += 1
-        item, *rest = sorted(homeless, key=lambda one: sorted(self._board.amounts(one).values()), reverse=True)
+        item, *remaining = sorted(homeless, key=lambda one: sorted(self._board.amounts(one).values()), reverse=True)
         places, whole = self._board.places(item)
-        if rest:  # Whichever place the last one takes, the moves and their cost are the same.
+        if remaining:  # Whichever place the last one takes, the moves and their cost are the same.
             self._exact &= whole and len(places) <= self._width
         for node in places[: self._width]:
             mark = self._board.mark()
             self._board.settle(item, node)
-            self._settle(tuple(rest), left, (*done, Move(item, node)))
+            self._settle(tuple(remaining), moves_left, (*done, Move(item, node)))
             self._board.back_to(mark)
-            if not rest:
+            if not remaining:
                 return
-        if left == 0:
+        if moves_left == 0:
             return
-        taken = set(places)
-        needs = [need for need in self._needs(item) if need.moves <= left and need.node not in taken]
+        nodes = set(places)
+        needs = [need for need in self._needs(item) if need.moves <= moves_left and need.node not in nodes]
         self._exact &= len(needs) <= self._width
         for need in needs[: self._width]:
-            self._free(item, need.node, tuple(rest), left, done)
+            self._free(item, need.node, tuple(remaining), moves_left, done)
 
     def _too_dear(self, items: Iterable[Item]) -> bool:
-        known = self._found.get(self._top)
-        return known is not None and self._cost(items) >= known.cost
+        best = self._rooms.get(self._top)
+        return best is not None and self._cost(items) >= best.cost
 
     def _cost(self, items: Iterable[Item]) -> Cost:
         total = Cost()

@@ -51,12 +51,12 @@ def swap_max(percent: int, *, request: int, limit: int) -> int:
     return max(limit if limit > 0 else request, 0) * percent // 100
 
 
-def kept(field: CgroupField, value: int, *, page: int = PAGE) -> int:
+def rounded(field: CgroupField, value: int, *, page: int = PAGE) -> int:
     """Value as the kernel keeps it: amounts of memory in whole pages, the rest as it is written.
 
     Otherwise what stands there would never be what was asked for. Source: Linux `page_counter_memparse`.
 
-    >>> kept("memory.min", 10_000), kept("memory.high", UNLIMITED), kept("memory.wmark_ratio", 95)
+    >>> rounded("memory.min", 10_000), rounded("memory.high", UNLIMITED), rounded("memory.wmark_ratio", 95)
     (8192, -1, 95)
     """
     return value // page * page if field in _IN_PAGES and value > 0 else value
@@ -100,20 +100,20 @@ def page_cache(qos: MemoryQOS, *, limit: int) -> Values:
     >>> page_cache(MemoryQOS(page_cache_limit_percent=50), limit=2**30)["memory.pagecache_limit.size"]
     536870912
     """
-    found: Values = {}
+    values: Values = {}
     size, percent = None, qos.page_cache_limit_percent
     if qos.page_cache_limit_size is not None:
-        asked = qos.page_cache_limit_size.value
-        size = max(min(asked, limit) if limit > 0 else asked, 0)
+        request = qos.page_cache_limit_size.value
+        size = max(min(request, limit) if limit > 0 else request, 0)
     elif percent is not None:
         size = max(limit, 0) * percent // 100
     if size is not None:
-        found = {"memory.pagecache_limit.enable": int(size > 0), "memory.pagecache_limit.size": size}
+        values = {"memory.pagecache_limit.enable": int(size > 0), "memory.pagecache_limit.size": size}
         if size > 0:
-            found["memory.pagecache_limit.sync"] = int(bool(qos.page_cache_reclaim_sync))
+            values["memory.pagecache_limit.sync"] = int(bool(qos.page_cache_reclaim_sync))
     if qos.page_cache_enable is not None:
-        found["memory.pagecache_limit.enable"] = int(qos.page_cache_enable)
-    return found
+        values["memory.pagecache_limit.enable"] = int(qos.page_cache_enable)
+    return values
 
 
 def sums(pods: Iterable[Mapping[CgroupField, int]]) -> Values:
@@ -121,8 +121,8 @@ def sums(pods: Iterable[Mapping[CgroupField, int]]) -> Values:
 
     Koordinator sums lows before they are raised to min, so that pods could have more than their level.
     """
-    found = tuple(pods)
+    levels = tuple(pods)
     return {
-        "memory.min": sum(pod.get("memory.min", 0) for pod in found),
-        "memory.low": sum(pod.get("memory.low", 0) for pod in found),
+        "memory.min": sum(pod.get("memory.min", 0) for pod in levels),
+        "memory.low": sum(pod.get("memory.low", 0) for pod in levels),
     }

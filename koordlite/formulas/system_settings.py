@@ -45,10 +45,10 @@ def min_free_kbytes(*, capacity_bytes: int, factor: int) -> int:
     return capacity_bytes // 1024 * factor // 10_000
 
 
-def wanted(settings: System, *, capacity_bytes: int) -> dict[str, int]:
+def targets(settings: System, *, capacity_bytes: int) -> dict[str, int]:
     """The value of each setting that is given, by name."""
     factor = settings.min_free_kbytes_factor
-    given = {
+    values = {
         MIN_FREE: None if factor is None else min_free_kbytes(capacity_bytes=capacity_bytes, factor=factor),
         WATERMARK_SCALE: settings.watermark_scale_factor,
         REAP_BACKGROUND: settings.memcg_reap_back_ground,
@@ -56,7 +56,7 @@ def wanted(settings: System, *, capacity_bytes: int) -> dict[str, int]:
         IDLE_SAVER: settings.sched_idle_saver_wmark,
         PAGE_CACHE_LIMIT: settings.page_cache_limit_enabled,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def in_range(name: str, value: int) -> bool:

@@ -259,11 +259,11 @@ class _Session:
     def register(self, name: str, index: str) -> None:
         """Ask to be taken. The runtime may call Configure before it answers."""
         version = ".".join(map(str, (*VERSION, 0)))
-        asked = messages.RegisterPluginRequest(plugin_name=name, plugin_idx=index, nri_version=f"v{version}")
+        registration = messages.RegisterPluginRequest(plugin_name=name, plugin_idx=index, nri_version=f"v{version}")
         call = messages.Request(
             service=_RUNTIME,
             method="RegisterPlugin",
-            payload=encode(asked),
+            payload=encode(registration),
             timeout_nano=int(REGISTRATION_SECONDS * 1e9),
         )
         self._link.send(Frame(RUNTIME, 1, REQUEST, encode(call)))
@@ -301,11 +301,11 @@ class _Session:
         else:
             self._refuse(frame, _UNIMPLEMENTED, f"method {call.method[:80]}")
 
-    def _configure(self, frame: Frame, asked: messages.ConfigureRequest) -> None:
-        self._runtime = f"{asked.runtime_name} {asked.runtime_version}"[:120]
-        self._version = _version(asked)
-        if asked.request_timeout > 0:
-            self._request_seconds = asked.request_timeout / 1000
+    def _configure(self, frame: Frame, config: messages.ConfigureRequest) -> None:
+        self._runtime = f"{config.runtime_name} {config.runtime_version}"[:120]
+        self._version = _version(config)
+        if config.request_timeout > 0:
+            self._request_seconds = config.request_timeout / 1000
         mask = sum(1 << (_EVENTS[name] - 1) for name in SUBSCRIBED)
         self._reply(frame, messages.ConfigureResponse(events=mask))
 
@@ -376,10 +376,10 @@ class _Session:
         self._link.send(Frame(PLUGIN, frame.stream, RESPONSE, encode(messages.Response(status=status))))
 
 
-def _version(asked: messages.ConfigureRequest) -> Version:
-    if asked.nri_version:
-        return _numbers(asked.nri_version)
-    theirs = _numbers(asked.runtime_version) if asked.runtime_name == "containerd" else (0, 0)
+def _version(config: messages.ConfigureRequest) -> Version:
+    if config.nri_version:
+        return _numbers(config.nri_version)
+    theirs = _numbers(config.runtime_version) if config.runtime_name == "containerd" else (0, 0)
     return next((version for first, version in _VERSIONS if theirs >= first), _OLDEST)
 
 

@@ -40,11 +40,11 @@ class _Budget:
     """Counts the items of one message."""
 
     def __init__(self) -> None:
-        self.left = MOST_ITEMS
+        self.budget = MOST_ITEMS
 
     def spend(self) -> None:
-        self.left -= 1
-        if self.left < 0:
+        self.budget -= 1
+        if self.budget < 0:
             raise ValueError(f"more than {MOST_ITEMS} items in one message")
 
 
@@ -145,10 +145,10 @@ def wire(number: int, kind: Kind) -> Any:
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def declared(of: type[M]) -> type[M]:
     """Make the class a message: a frozen dataclass, all of whose fields have defaults."""
-    made = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(of)
-    _FIELDS[made] = tuple((f.name, f.metadata["number"], f.metadata["kind"]) for f in dataclasses.fields(made))  # type: ignore[arg-type]
-    _BY_NUMBER[made] = {number: (name, kind) for name, number, kind in _FIELDS[made]}
-    return made
+    message = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(of)
+    _FIELDS[message] = tuple((f.name, f.metadata["number"], f.metadata["kind"]) for f in dataclasses.fields(message))  # type: ignore[arg-type]
+    _BY_NUMBER[message] = {number: (name, kind) for name, number, kind in _FIELDS[message]}
+    return message
 
 
 def decode(of: type[M], raw: bytes) -> M:

@@ -158,5 +158,5 @@ def subsets(nodes: Iterable[int]) -> Iterator[tuple[tuple[int, ...], int]]:
     """All non-empty subsets with their masks: the small ones first, those of one size in order of their ids."""
     ordered = sorted(nodes)
     for size in range(1, len(ordered) + 1):
-        for chosen in itertools.combinations(ordered, size):
-            yield chosen, mask_of(chosen)
+        for members in itertools.combinations(ordered, size):
+            yield members, mask_of(members)

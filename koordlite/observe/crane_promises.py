@@ -93,7 +93,7 @@ class CranePromises:
         before = self._stored()
 
         def cpus() -> CPUSet:
-            entries = assignments.kept(before, self._claims(pods))
+            entries = assignments.valid_entries(before, self._claims(pods))
             return cpuset.union(entry.cpus for theirs in entries.values() for entry in theirs.values())
 
         return self._unchanged.of("held", (pods, before), cpus)
@@ -125,7 +125,7 @@ class CranePromises:
             usable=usable,
             reserved=around.reserved,
             taken=around.taken,
-            entries=assignments.kept(before, claims) if around.complete else before,
+            entries=assignments.valid_entries(before, claims) if around.complete else before,
         )
         refused: Mapping[str, str] = {}
         if around.complete and not why_not:

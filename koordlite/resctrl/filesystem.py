@@ -42,7 +42,7 @@ class ResctrlFS:
     ) -> None:
         self.root = root
         self._files, self._mounts, self._owns = files, mounts or NoMounts(), owns
-        self._known: tuple[tuple[str, ...], Capabilities] | None = None
+        self._cached: tuple[tuple[str, ...], Capabilities] | None = None
         self._reads = 0
         self._largest: dict[str, int] = {}
         self._fresh: dict[str, int] = {}
@@ -54,20 +54,20 @@ class ResctrlFS:
 
         Threads are read for the groups named in `with_tasks` only: the root group lists the whole machine.
         """
-        found = self._capabilities()
-        if found is None:
+        capabilities = self._capabilities()
+        if capabilities is None:
             why, mountable = self._absence
             return Resctrl(absent=why, mountable=mountable)
-        if not found.caches and not found.bandwidths:
+        if not capabilities.caches and not capabilities.bandwidths:
             why = f"{self.root} can only monitor: it has no info/L3, L2 or MB with num_closids"
-            return Resctrl(absent=why, monitor=found.monitor)
+            return Resctrl(absent=why, monitor=capabilities.monitor)
         groups = dict(self._groups(frozenset(with_tasks or ())))
-        if info.contradicted(found, groups.values()):
-            self._known, self._largest, self._fresh = None, {}, {}
-            found = self._capabilities() or found
+        if info.contradicted(capabilities, groups.values()):
+            self._cached, self._largest, self._fresh = None, {}, {}
+            capabilities = self._capabilities() or capabilities
         self._remember_largest(groups.values())
-        bandwidths = {name: self._with_maximum(name, cap) for name, cap in found.bandwidths.items()}
-        return Resctrl("", found.caches, bandwidths, groups, monitor=found.monitor)
+        bandwidths = {name: self._with_maximum(name, cap) for name, cap in capabilities.bandwidths.items()}
+        return Resctrl("", capabilities.caches, bandwidths, groups, monitor=capabilities.monitor)
 
     def is_mounted(self) -> bool:
         """Tell whether there is anything at `root`."""
@@ -100,11 +100,11 @@ class ResctrlFS:
 
     def schemata_raw(self, group: str, resource: str) -> bytes:
         """The line of one resource, ready to be written back; OSError ENODATA when the group has none."""
-        found = self.schemata(group).values
-        if resource not in found:
+        values = self.schemata(group).values
+        if resource not in values:
             path = f"{self._folder(group)}/schemata"
             raise OSError(errno.ENODATA, f"the group has no line {resource} (is it pseudo-locked?)", path)
-        return f"{schemata.line(resource, found[resource])}\n".encode()
+        return f"{schemata.line(resource, values[resource])}\n".encode()
 
     def counters(self, group: str) -> dict[int, Counters]:
         """Occupancy and bandwidth counters of a group, by cache id."""
@@ -118,13 +118,13 @@ class ResctrlFS:
         OSError EBUSY when it is mounted elsewhere, EINVAL when the machine lacks what an option needs.
         """
         self._mounts.mount(self.root, ",".join(options))
-        self._known = None
+        self._cached = None
         self._note_fresh(ROOT)
 
     def umount(self) -> None:
         """Unmount: groups vanish, threads go to the root group, masks and bandwidths go back to their defaults."""
         self._mounts.umount(self.root)
-        self._known = None
+        self._cached = None
 
     def make_group(self, name: str) -> bool:
         """Make a group; False when there is one of that name already.
@@ -166,8 +166,8 @@ class ResctrlFS:
 
     def write_back(self, group: str, raw: bytes) -> bool:
         """Write what `schemata_raw` found, as far as it differs and its cache ids are still there; whether it did."""
-        wanted = schemata.parse(raw.decode()).values
-        differing = self.schemata(group).difference(wanted)
+        target = schemata.parse(raw.decode()).values
+        differing = self.schemata(group).difference(target)
         if differing:
             self.write_schemata(group, differing)
         return bool(differing)
@@ -178,14 +178,14 @@ class ResctrlFS:
         """Move threads into the group. Their children begun meanwhile stay behind: see `move_all`."""
         return resctrl_tasks.move(self._files, self.root, self._folder(group), tids)
 
-    def move_all(self, group: str, threads: Callable[[], Collection[int]], *, known: Collection[int] = ()) -> Moved:
-        """Move all that `threads` reads, until it reads no new ones; `known` are moved first."""
-        return resctrl_tasks.move_all(self._files, self.root, self._folder(group), threads, known=known)
+    def move_all(self, group: str, threads: Callable[[], Collection[int]], *, first: Collection[int] = ()) -> Moved:
+        """Move all that `threads` reads, until it reads no new ones; those of `first` are moved first."""
+        return resctrl_tasks.move_all(self._files, self.root, self._folder(group), threads, first=first)
 
     def group_of(self, tid: int) -> str | None:
         """The control group a thread is in; None when the thread is gone, or the kernel does not say."""
-        found = resctrl_tasks.group_of(self._files, tid)
-        return None if found is None else found.partition(MON_GROUPS)[0]
+        path = resctrl_tasks.group_of(self._files, tid)
+        return None if path is None else path.partition(MON_GROUPS)[0]
 
     def groups_of(self, tids: Collection[int]) -> dict[int, str]:
         """The group of each thread that lives: its monitoring group on Linux 5.6 and later, where it is in one, else
@@ -200,12 +200,12 @@ class ResctrlFS:
         """Read once: only an unmount can change them."""
         names = info.resources(self._files, self.root)
         if not names:
-            self._known, self._largest, self._fresh = None, {}, {}
+            self._cached, self._largest, self._fresh = None, {}, {}
             return None
         self._reads += 1
-        if self._known is None or self._known[0] != names or self._reads > _READS_BETWEEN_INFO:
-            self._known, self._reads = (names, info.capabilities(self._files, self.root)), 0
-        return self._known[1]
+        if self._cached is None or self._cached[0] != names or self._reads > _READS_BETWEEN_INFO:
+            self._cached, self._reads = (names, info.capabilities(self._files, self.root)), 0
+        return self._cached[1]
 
     @functools.cached_property
     def _absence(self) -> tuple[str, bool]:
@@ -227,10 +227,10 @@ class ResctrlFS:
 
     def _group(self, name: str, with_tasks: bool) -> ControlGroup:
         try:
-            found = self.schemata(name)
+            parsed = self.schemata(name)
         except ValueError:
-            found = Schemata()  # A form this library does not know: no value of it can be judged.
-        return ControlGroup(found.values, self.tasks(name) if with_tasks else None, unknown=found.unknown)
+            parsed = Schemata()  # A form this library does not know: no value of it can be judged.
+        return ControlGroup(parsed.values, self.tasks(name) if with_tasks else None, unknown=parsed.unknown)
 
     def _remember_largest(self, groups: Iterable[ControlGroup]) -> None:
         for group in groups:
@@ -240,10 +240,10 @@ class ResctrlFS:
     def _note_fresh(self, name: str) -> None:
         """A group just made has no limits: only its values show the largest bandwidth."""
         try:
-            found = self.schemata(name).values
+            present = self.schemata(name).values
         except (OSError, ValueError):
             return  # Gone already; the next group that is made shows it as well.
-        self._fresh |= {resource: max(values.values()) for resource, values in found.items() if values}
+        self._fresh |= {resource: max(values.values()) for resource, values in present.items() if values}
 
     def _write(self, path: str, data: bytes, *, silent: str = "") -> None:
         try:
@@ -262,7 +262,7 @@ class ResctrlFS:
         if group == ROOT:
             return self.root
         control, monitors, monitor = group.partition(MON_GROUPS)
-        parts = [part for part, given in ((control, control or not monitors), (monitor, monitors)) if given]
+        parts = [part for part, used in ((control, control or not monitors), (monitor, monitors)) if used]
         if any(not _is_name(part) for part in parts):
             raise ValueError(f"{group!r} is no name for a resctrl group")
         return f"{self.root}/{group.lstrip('/')}"
@@ -279,5 +279,5 @@ def _folders(files: Files, folder: str) -> list[str]:
         if error.errno in _GONE:
             return []
         raise
-    found = (name[:-1] for name in names if name.endswith("/"))
-    return sorted(name for name in found if name not in _NOT_GROUPS)
+    folders = (name[:-1] for name in names if name.endswith("/"))
+    return sorted(name for name in folders if name not in _NOT_GROUPS)

@@ -46,10 +46,10 @@ def resources(files: Files, root: str) -> tuple[str, ...]:
 
 def absence(files: Files, root: str) -> tuple[str, bool]:
     """Reason why there is nothing to use below `root`, and whether mounting it would help."""
-    known = text(files, "/proc/filesystems").split()
-    if "resctrl" in known:
+    filesystems = text(files, "/proc/filesystems").split()
+    if "resctrl" in filesystems:
         return f"this machine supports resctrl, but it is not mounted: mount -t resctrl resctrl {root}", True
-    if not known:
+    if not filesystems:
         return f"{root} is not mounted, and there is no /proc/filesystems to say whether it could be", False
     return f"this CPU or this kernel has no resctrl: /proc/filesystems does not list it{_hint(files)}", False
 
@@ -94,21 +94,21 @@ def with_maximum(cap: BandwidthCapability, *, largest: int, fresh: int | None) -
         return dataclasses.replace(cap, maximum=fresh)
     is_power_of_two = largest > 0 and largest & (largest - 1) == 0
     least = largest if is_power_of_two else 1 << largest.bit_length()
-    kept = least if is_power_of_two and least >= _AMD_MAXIMUM // 2 else max(_AMD_MAXIMUM, least)
-    return dataclasses.replace(cap, maximum=kept, maximum_known=False)
+    maximum = least if is_power_of_two and least >= _AMD_MAXIMUM // 2 else max(_AMD_MAXIMUM, least)
+    return dataclasses.replace(cap, maximum=maximum, maximum_known=False)
 
 
-def contradicted(known: Capabilities, groups: Iterable[ControlGroup]) -> bool:
-    """Tell whether groups hold bandwidths that contradict `known`: MB/s where percent are expected, or the reverse.
+def contradicted(capabilities: Capabilities, groups: Iterable[ControlGroup]) -> bool:
+    """Tell whether bandwidths of groups contradict `capabilities`: MB/s where percent are expected, or the reverse.
 
     This happens when resctrl was mounted again, with or without `mba_MBps`. Names and content of info/ stay the same
     then, and 50 % must not be written as 50 MB/s.
     """
-    cap = known.bandwidths.get("MB")
-    held = [value for group in groups for value in group.schemata.get("MB", {}).values()]
-    if cap is None or not held or cap.min_bandwidth <= 0:
+    cap = capabilities.bandwidths.get("MB")
+    bandwidths = [value for group in groups for value in group.schemata.get("MB", {}).values()]
+    if cap is None or not bandwidths or cap.min_bandwidth <= 0:
         return False
-    return cap.mbps == (max(held) <= PERCENT)
+    return cap.mbps == (max(bandwidths) <= PERCENT)
 
 
 def _cache(files: Files, folder: str) -> CacheCapability:
@@ -138,12 +138,12 @@ def _bandwidth(files: Files, folder: str, mbps: bool) -> BandwidthCapability:
 
 
 def _monitor(files: Files, folder: str) -> MonitorCapability:
-    found = text(files, f"{folder}/mon_features").split()
+    features = text(files, f"{folder}/mon_features").split()
     active = _ACTIVE.search(text(files, f"{folder}/mbm_assign_mode"))
     threshold = text(files, f"{folder}/max_threshold_occupancy")
     return MonitorCapability(
         num_rmids=_number(files, f"{folder}/num_rmids"),
-        features=tuple(name for name in EVENTS if name in found),
+        features=tuple(name for name in EVENTS if name in features),
         max_threshold_occupancy=int(threshold) if threshold else None,
         assign_mode=active[1] if active else "",
         counters=_by_id(text(files, f"{folder}/num_mbm_cntrs")),
@@ -151,9 +151,9 @@ def _monitor(files: Files, folder: str) -> MonitorCapability:
     )
 
 
-def _by_id(found: str) -> dict[int, int]:
+def _by_id(text: str) -> dict[int, int]:
     """`0=32;1=30` as numbers by cache id."""
-    pairs = (part.partition("=") for part in found.split(";") if part.strip())
+    pairs = (part.partition("=") for part in text.split(";") if part.strip())
     return {int(cache): int(value) for cache, _, value in pairs}
 
 

@@ -23,12 +23,12 @@ class Fit:
 
 def runs(mask: int) -> tuple[tuple[int, int], ...]:
     """First and last way of each run of ones, from bit 0 up: 0b1011 has the runs 0-1 and 3-3."""
-    found: list[tuple[int, int]] = []
+    intervals: list[tuple[int, int]] = []
     for way in range(mask.bit_length()):
         if mask >> way & 1:
-            first = found.pop()[0] if found and found[-1][1] == way - 1 else way
-            found.append((first, way))
-    return tuple(found)
+            first = intervals.pop()[0] if intervals and intervals[-1][1] == way - 1 else way
+            intervals.append((first, way))
+    return tuple(intervals)
 
 
 def format_ways(mask: int) -> str:
@@ -38,10 +38,10 @@ def format_ways(mask: int) -> str:
 
 def overlap(masks: Iterable[int]) -> int:
     """The ways that more than one of the masks has."""
-    seen = twice = 0
+    union = twice = 0
     for mask in masks:
-        twice |= seen & mask
-        seen |= mask
+        twice |= union & mask
+        union |= mask
     return twice
 
 

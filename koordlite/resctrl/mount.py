@@ -30,8 +30,8 @@ class RealMounts:
 
     def mount(self, point: str, options: str = "") -> None:
         """mount(2) of resctrl. Options change what every other user of it finds."""
-        flags, given = ctypes.c_ulong(_RELATIME | _NOSUID | _NODEV | _NOEXEC), options.encode() or None
-        _call("mount", b"resctrl", os.fsencode(point), b"resctrl", flags, given, point=point)
+        flags, data = ctypes.c_ulong(_RELATIME | _NOSUID | _NODEV | _NOEXEC), options.encode() or None
+        _call("mount", b"resctrl", os.fsencode(point), b"resctrl", flags, data, point=point)
 
     def umount(self, point: str) -> None:
         """umount(2)."""
@@ -57,8 +57,8 @@ def options(files: Files) -> frozenset[str]:
     """
     table = text(files, "/proc/self/mounts") or text(files, "/proc/mounts")
     mounts = (line.split(" ") for line in table.splitlines())
-    found = (fields[3] for fields in mounts if len(fields) >= 4 and fields[2] == "resctrl")
-    return frozenset(option for listed in found for option in listed.split(","))
+    lists = (fields[3] for fields in mounts if len(fields) >= 4 and fields[2] == "resctrl")
+    return frozenset(option for listed in lists for option in listed.split(","))
 
 
 def _call(name: str, *arguments: object, point: str) -> None:

@@ -26,10 +26,10 @@ class Schemata:
             f"{text}\n" for text in (*(line(name, self.values[name]) for name in self.values), *self.unknown)
         )
 
-    def difference(self, wanted: Mapping[str, Values]) -> dict[str, Values]:
-        """The part of `wanted` that has to be written: values that differ, of resources and cache ids that are here."""
-        found = {name: changed(self.values[name], ids) for name, ids in wanted.items() if name in self.values}
-        return {name: ids for name, ids in found.items() if ids}
+    def difference(self, target: Mapping[str, Values]) -> dict[str, Values]:
+        """The part of `target` that has to be written: values that differ, of resources and cache ids that are here."""
+        differences = {name: changed(self.values[name], ids) for name, ids in target.items() if name in self.values}
+        return {name: ids for name, ids in differences.items() if ids}
 
 
 def parse(text: str) -> Schemata:
@@ -73,12 +73,12 @@ def writes(values: Mapping[str, Values], *, longest: int) -> list[str]:
     return pieces
 
 
-def changed(present: Values, wanted: Values) -> dict[int, int]:
-    """The part of `wanted` that differs from `present`; ids that `present` lacks are left out.
+def changed(present: Values, target: Values) -> dict[int, int]:
+    """The part of `target` that differs from `present`; ids that `present` lacks are left out.
 
     The kernel refuses a whole write for one id it does not know, and ids go away with their last CPU.
     """
-    return {cache: value for cache, value in wanted.items() if cache in present and present[cache] != value}
+    return {cache: value for cache, value in target.items() if cache in present and present[cache] != value}
 
 
 def _lines(resource: str, values: Values, longest: int) -> Iterator[str]:
@@ -94,15 +94,15 @@ def _lines(resource: str, values: Values, longest: int) -> Iterator[str]:
 
 def _domains(each: str, resource: str, text: str) -> dict[int, int]:
     """Values by cache id; an id that is written twice is a mistake, as it is to the kernel."""
-    found: dict[int, int] = {}
+    values: dict[int, int] = {}
     try:
         for cache, value in _pairs(text, 10 if resource in BANDWIDTHS else 16):
-            if cache in found:
+            if cache in values:
                 raise ValueError(f"cache id {cache} is there twice")
-            found[cache] = value
+            values[cache] = value
     except ValueError as error:
         raise _unreadable(each, str(error)) from error
-    return found
+    return values
 
 
 def _pairs(text: str, base: int) -> Iterator[tuple[int, int]]:

@@ -65,8 +65,8 @@ def allocate(machine: Resctrl, shares: Shares, *, l3_bandwidth_mbps: int = 0) ->
             shares.bandwidth_by_id,
             lambda percent: bandwidth.fit(percent=percent, cap=cap, l3_bandwidth_mbps=l3_bandwidth_mbps),
         )
-    known = {cache for ids in present.values() for cache in ids}
-    absent = sorted({*shares.cache_by_id, *shares.bandwidth_by_id} - known)
+    caches = {cache for ids in present.values() for cache in ids}
+    absent = sorted({*shares.cache_by_id, *shares.bandwidth_by_id} - caches)
     return Allocation(
         {name: ids for name, ids in values.items() if ids},
         {name: reason for name, reason in why.items() if reason},
@@ -101,15 +101,15 @@ def initial_values(machine: Resctrl, group: ControlGroup) -> dict[str, Values]:
     No limit on bandwidth; all ways of the caches of which the root group has all ways. In other caches some ways may be
     exclusive to another group, and which of them the group began with is not known.
     """
-    found: dict[str, Values] = {}
+    values: dict[str, Values] = {}
     for name in group.schemata:
         limit = machine.bandwidths.get(name)
         if name.startswith("L3") and name in machine.caches:
             every, root = machine.caches[name].cbm_mask, machine.groups[ROOT].schemata.get(name, {})
-            found[name] = {cache: every for cache, mask in root.items() if mask == every}
+            values[name] = {cache: every for cache, mask in root.items() if mask == every}
         elif name == "MB" and limit is not None and limit.maximum_known:
-            found[name] = dict.fromkeys(group.schemata[name], limit.maximum)
-    return found
+            values[name] = dict.fromkeys(group.schemata[name], limit.maximum)
+    return values
 
 
 def _cache_fit(cap: CacheCapability, part: Range) -> Fit:

@@ -37,8 +37,12 @@ class Moved:
 
     def __str__(self) -> str:
         total = self.moved + self.gone + self.kernel + self.hidden
-        left = ((self.gone, "had ended"), (self.kernel, "are the kernel's"), (self.hidden, "are of other namespaces"))
-        why = ", ".join(f"{count} {words}" for count, words in left if count)
+        failures = (
+            (self.gone, "had ended"),
+            (self.kernel, "are the kernel's"),
+            (self.hidden, "are of other namespaces"),
+        )
+        why = ", ".join(f"{count} {words}" for count, words in failures if count)
         return f"{self.moved} of {total} threads{f' ({why})' if why else ''}"
 
 
@@ -59,10 +63,10 @@ def move(files: Files, root: str, folder: str, tids: Iterable[int]) -> Moved:
 
 
 def move_all(
-    files: Files, root: str, folder: str, threads: Callable[[], Collection[int]], *, known: Collection[int] = ()
+    files: Files, root: str, folder: str, threads: Callable[[], Collection[int]], *, first: Collection[int] = ()
 ) -> Moved:
-    """Move what `threads` reads, again and again until it reads nothing that was not moved; `known` are moved first."""
-    total, done, fresh = Moved(), set[int](), list(known)
+    """Move what `threads` reads, again and again until all of it was moved; those of `first` are moved first."""
+    total, done, fresh = Moved(), set[int](), list(first)
     for _ in range(MAX_ROUNDS):
         fresh = fresh or [tid for tid in threads() if tid not in done]
         if not fresh:
@@ -82,11 +86,11 @@ def group_of(files: Files, tid: int) -> str | None:
         raw = files.read(f"/proc/{tid}/cpu_resctrl_groups")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    found = dict(line.split(":", 1) for line in raw.decode().splitlines() if ":" in line)
-    if not found.get("res"):
+    groups = dict(line.split(":", 1) for line in raw.decode().splitlines() if ":" in line)
+    if not groups.get("res"):
         return None
-    monitor = found.get("mon", "")
-    return found["res"].strip("/") + (f"{MON_GROUPS}{monitor}" if monitor else "")
+    monitor = groups.get("mon", "")
+    return groups["res"].strip("/") + (f"{MON_GROUPS}{monitor}" if monitor else "")
 
 
 def groups_of(
@@ -94,12 +98,12 @@ def groups_of(
 ) -> dict[int, str]:
     """Group by thread, for those that live. `members` reads the threads of every control group but the root: it is
     called once, and only where the kernel (before 5.6) has no /proc/TID/cpu_resctrl_groups."""
-    found = {tid: group for tid in tids if (group := group_of(files, tid)) is not None}
-    missing = [tid for tid in tids if tid not in found and _stat(files, tid) is not None]
+    by_thread = {tid: group for tid in tids if (group := group_of(files, tid)) is not None}
+    missing = [tid for tid in tids if tid not in by_thread and _stat(files, tid) is not None]
     if missing:
-        listed = {tid: group for group, held in members().items() for tid in held}
-        found |= {tid: listed.get(tid, ROOT) for tid in missing}
-    return found
+        listed = {tid: group for group, members_of_group in members().items() for tid in members_of_group}
+        by_thread |= {tid: listed.get(tid, ROOT) for tid in missing}
+    return by_thread
 
 
 def _move_one(files: Files, root: str, folder: str, tid: int) -> Moved:

@@ -134,8 +134,8 @@ class Resctrl:
         """Largest number of control groups besides the root: the scarcest resource decides."""
         offers = [cap.num_closids for cap in self.caches.values()]
         offers += [cap.num_closids for cap in self.bandwidths.values()]
-        taken = 1 + any(cap.io_alloc for cap in self.caches.values())
-        return max(0, min([MAX_CLOSIDS, *filter(None, offers)]) - taken)
+        reserved = 1 + any(cap.io_alloc for cap in self.caches.values())
+        return max(0, min([MAX_CLOSIDS, *filter(None, offers)]) - reserved)
 
     @property
     def group_names(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import msgspec
 
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import RESTRICTED
-from koordlite.numa.koordinator.values import ZERO, added, left, minus
+from koordlite.numa.koordinator.values import ZERO, added, difference, minus
 
 Amounts = Mapping[str, Quantity]
 Whole = Mapping[str, int]
@@ -50,7 +50,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
         """After this pod has gone."""
         if uid not in self.owners:
             return self
-        allocated = left(self.allocated, self._masked(self.owners[uid]))
+        allocated = difference(self.allocated, self._masked(self.owners[uid]))
         owners = {other: requests for other, requests in self.owners.items() if other != uid}
         return msgspec.structs.replace(self, allocated=allocated, owners=owners)
 
@@ -58,7 +58,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     def available(self) -> dict[str, Quantity]:
         """Rest: allocatable − allocated − reserved, never below 0."""
         remaining = {name: minus(amount, self.allocated.get(name, ZERO)) for name, amount in self.allocatable.items()}
-        return left(remaining, self.reserved)
+        return difference(remaining, self.reserved)
 
     def _masked(self, amounts: Amounts) -> dict[str, Quantity]:
         return {name: amount for name, amount in amounts.items() if name in self.names}

@@ -36,7 +36,7 @@ class PodShape:
         started = requests.in_nano(obj.spec)
         self.request = nrt.aligned_by_kubelet(started, guaranteed=self.guaranteed)
         """What is aligned, as kubelet counts it."""
-        self.aligned = any(is_aligned for part in self.request.parts for _, _, is_aligned in part.wanted)
+        self.aligned = any(is_aligned for part in self.request.parts for _, _, is_aligned in part.requests)
         """Whether kubelet aligns any of it."""
         running = (amounts for kind, _, amounts in started if kind != "init")
         self.exclusive = exclusive(running, guaranteed=self.guaranteed)

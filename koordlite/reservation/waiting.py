@@ -16,7 +16,7 @@ from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import NodeObject, PodSpec
 from koordlite.model.wire.reservation import ReservationObject
-from koordlite.numa.koordinator.values import ZERO, added, left
+from koordlite.numa.koordinator.values import ZERO, added, difference
 from koordlite.reservation import capacity, hand_over, lifecycle, matching
 from koordlite.reservation.capacity import Demand, NodeCapacity
 from koordlite.reservation.matching import Candidate
@@ -153,7 +153,7 @@ def _as_held(world: World, place: PlacedReservation) -> PlacedReservation:
     """With no more than placeholders really hold: what was lost cannot be handed over."""
     pods = world.placeholders(place.uid)
     holding = total_requests(pod for pod in pods if pod.alive and pod.node == place.node)
-    lost = missing(left(place.holding.allocatable, place.holding.allocated), holding)
+    lost = missing(difference(place.holding.allocatable, place.holding.allocated), holding)
     lost.pop("pods", None)
     return msgspec.structs.replace(
         place, holding=msgspec.structs.replace(place.holding, reserved=added(place.holding.reserved, lost))
@@ -162,7 +162,7 @@ def _as_held(world: World, place: PlacedReservation) -> PlacedReservation:
 
 def missing(amounts: Amounts, holding: Amounts) -> dict[str, Quantity]:
     """Amounts wanted and not held: those above 0."""
-    lacks = left(amounts, {name: amount for name, amount in holding.items() if name in amounts})
+    lacks = difference(amounts, {name: amount for name, amount in holding.items() if name in amounts})
     return {name: amount for name, amount in lacks.items() if amount.nano > 0 and name != "pods"}
 
 
@@ -222,7 +222,7 @@ def _of_node(world: World, node: str, mine: str, owner: str) -> Iterator[Amounts
 def _outstanding(world: World, reservation: ReservationObject, owner: ClusterPod) -> Amounts:
     """Amounts that have to be free for an owner and for what it leaves over, beyond what placeholders still hold."""
     status = reservation.status
-    remaining = left(lifecycle.amounts(status.allocatable), lifecycle.amounts(status.allocated))
+    remaining = difference(lifecycle.amounts(status.allocatable), lifecycle.amounts(status.allocated))
     whole = {
         name: max(remaining.get(name, ZERO), owner.requests.get(name, ZERO)) for name in {*remaining, *owner.requests}
     }

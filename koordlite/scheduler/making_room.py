@@ -352,7 +352,7 @@ def _zones_lack(shape: PodShape, row: Row, zones: Zones) -> dict[str, int]:
     lacks: dict[str, int] = {}
     if row.is_plain and not shape.names_scheduler and row.report and row.report.policy == judge.SINGLE:
         for part in shape.request.of_scope(row.report.scope):
-            for name, amount, is_aligned in part.wanted:
+            for name, amount, is_aligned in part.requests:
                 most = max((zone[name] for zone in zones.values() if name in zone), default=amount)
                 if is_aligned and most < amount:
                     lacks[name] = max(lacks.get(name, 0), amount - most)

@@ -258,16 +258,16 @@ class NodeState(msgspec.Struct):
             for pod in pods
             if has_exclusive(pod.shape.exclusive, report.resources)
             for part in pod.shape.request.of_scope(report.scope)
-            if part.kind != "init" and part.taken
+            if part.kind != "init" and part.usage
             if not any((pod.namespace, pod.name, each.name) in where for each in pod.shape.request.parts)
         ]
-        places = [[zone for zone in report.available if self._may_hold(zone, part.taken)] for _, part in unknown]
+        places = [[zone for zone in report.available if self._may_hold(zone, part.usage)] for _, part in unknown]
         ways = 0
         if math.prod(map(len, places)) <= MOST_CASES:
             for zones in itertools.product(*places):
                 back = dict(certain)
                 for zone, (uid, part) in zip(zones, unknown, strict=True):
-                    back[uid] = _together((back[uid], {zone: part.taken}))
+                    back[uid] = _together((back[uid], {zone: part.usage}))
                 if not unknown or all(self._may_hold(*zone) for zone in _together(back.values()).items()):
                     ways += 1
                     yield back
@@ -293,7 +293,7 @@ class NodeState(msgspec.Struct):
                 (pod.namespace, pod.name, part.name)
                 for pod in (*alive, *more)
                 for part in pod.shape.request.parts
-                if part.kind != "init" and has_exclusive(part.taken, listed)
+                if part.kind != "init" and has_exclusive(part.usage, listed)
             ]
         )
 
@@ -317,7 +317,7 @@ def _back(pods: Iterable[ClusterPod], where: Mapping[Container, int]) -> Mapping
         for part in pod.shape.request.parts:
             zone = where.get((pod.namespace, pod.name, part.name))
             if zone is not None and part.kind != "init":
-                add(back.setdefault(zone, {}), part.taken)
+                add(back.setdefault(zone, {}), part.usage)
     return back
 
 

@@ -19,7 +19,7 @@ import msgspec
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import batch_resource
-from koordlite.formulas.batch_resource import UNLIMITED, Asked, Values
+from koordlite.formulas.batch_resource import UNLIMITED, Resources, Values
 from koordlite.model import keys
 from koordlite.model.cgroup_fields import CgroupField, shares_of_weight, weight_of_shares
 from koordlite.model.decision import Decision
@@ -53,7 +53,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     group: str
-    amounts: Asked
+    amounts: Resources
     values: Values
     fields: tuple[CgroupField, ...]
     """The files of it that this strategy owns."""
@@ -132,9 +132,9 @@ def _unbelieved(pod: Pod) -> Iterator[Decision]:
         yield Decision(f"pod/{pod.key}", "refuse", "AnnotationExceedsSpec", evidence)
 
 
-def _amounts(amounts: Amounts, native: Amounts) -> Asked:
+def _amounts(amounts: Amounts, native: Amounts) -> Resources:
     """Batch amounts; where one is missing the native one counts, which kubelet has written."""
-    return Asked(
+    return Resources(
         request_milli=_amount(amounts.requests, keys.BATCH_CPU) or _milli(native.requests),
         limit_milli=_amount(amounts.limits, keys.BATCH_CPU) or _milli(native.limits),
         limit_bytes=_amount(amounts.limits, keys.BATCH_MEMORY) or _amount(native.limits, "memory"),
@@ -171,7 +171,7 @@ def _parts(snapshot: Snapshot, pod: Pod) -> tuple[_Part, ...]:
     return tuple(part for part in parts if part.group in snapshot.cgroups)
 
 
-def _part(snapshot: Snapshot, name: str, group: str, amounts: Asked, fields: tuple[CgroupField, ...]) -> _Part:
+def _part(snapshot: Snapshot, name: str, group: str, amounts: Resources, fields: tuple[CgroupField, ...]) -> _Part:
     period_us = snapshot.cgroups[group].period_us if group in snapshot.cgroups else Cgroup().period_us
     values = batch_resource.values(
         amounts, period_us=period_us, ratio=snapshot.notes.cpu_normalization or 1.0, quota_off=quota_off(snapshot.slo)

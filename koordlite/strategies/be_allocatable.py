@@ -61,7 +61,7 @@ def _node(snapshot: NodeSnapshot, cpu: Terms, memory: Terms) -> Iterator[Decisio
     offered, free = node_sync.prepared(
         thousandths={keys.BATCH_CPU: cpu.result * 1000, keys.BATCH_MEMORY: memory.result * 1000},
         ratio=_ratio(snapshot),
-        taken={name: amount.value for name, amount in snapshot.notes.third_party.items()},
+        allocated={name: amount.value for name, amount in snapshot.notes.third_party.items()},
     )
     ratio = _ratio(snapshot)
     amounts: dict[str, tuple[int | None, Evidence]] = {}
@@ -74,7 +74,7 @@ def _node(snapshot: NodeSnapshot, cpu: Terms, memory: Terms) -> Iterator[Decisio
         amounts[resource] = free[resource], evidence
     # Third parties are told how much there is before their own share is taken off.
     origin = {keys.ORIGIN_ALLOCATABLE: node_notes.encode_origin(offered)}
-    texts = node_sync.metadata_changes(held=snapshot.node.annotations, wanted=origin)
+    texts = node_sync.metadata_changes(current=snapshot.node.annotations, target=origin)
     besides = {keys.BATCH_CPU: [NodeAnnotationChange(key, text) for key, text in texts.items()]}
     yield from offer.published(snapshot, "BatchAllocatable", amounts, besides)
 
@@ -122,7 +122,7 @@ def _zones(snapshot: Snapshot, shared: offer.CommonTerms) -> Iterator[Decision]:
             continue
         # A zone that is offered nothing gives back what it once was offered.
         threshold = snapshot.slo.colocation.resource_diff_threshold
-        changes = _zone_changes(node_sync.zone_changes(zones=(zone,), wanted={}, threshold=threshold))
+        changes = _zone_changes(node_sync.zone_changes(zones=(zone,), target={}, threshold=threshold))
         why = unreadable.get(zone.name, "no NUMA node, or without CPU and memory")
         yield Decision(f"zone/{zone.name}", "release" if changes else "skip", "NoZoneSize", {"why": why}, changes)
 
@@ -142,7 +142,7 @@ def _zone(snapshot: Snapshot, zone: Zone, terms: ZoneTerms) -> Decision:
     update_seconds = snapshot.slo.colocation.update_time_threshold_seconds
     resources = node_sync.zone_changes(
         zones=(zone,),
-        wanted={zone.name: parts},
+        target={zone.name: parts},
         threshold=snapshot.slo.colocation.resource_diff_threshold,
         # Long since this zone was written in this run: small differences are written too.
         is_time=not written or snapshot.time - max(written) > update_seconds,

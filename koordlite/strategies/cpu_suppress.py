@@ -381,7 +381,7 @@ def _by_cpuset(snapshot: Snapshot, config: Config, evidence: Evidence, budget: B
         cpus=cpus,
         lsr=cpuset.union(pod.resource_status.cpuset for pod in snapshot.pods if pod.raw_qos is QoSClass.LSR),
         forbidden=_forbidden(snapshot),
-        held=present,
+        current=present,
     )
     evidence = {**evidence, "present_cpus": len(present), "target_cpus": len(target), "cpuset": str(target)}
     if budget.limit_milli <= (suppress.MIN_CPUS - 1) * 1000:

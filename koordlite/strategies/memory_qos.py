@@ -328,6 +328,6 @@ def _changes(snapshot: Snapshot, group: str, targets: Values) -> Iterator[Cgroup
     """Changes: what differs among the files this kernel has."""
     present = snapshot.cgroups[group].values if group in snapshot.cgroups else {}
     for field, target in targets.items():
-        value = memory_qos.kept(field, target, page=snapshot.page_bytes)
+        value = memory_qos.rounded(field, target, page=snapshot.page_bytes)
         if field in present and present[field] != value:
             yield CgroupChange(group, field, value)

@@ -58,7 +58,7 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
         colocation=snapshot.slo.colocation,
         reclaimable=spare.least if spare else allocatable.NOTHING,
         used=used,
-        kept=mid.kept(**offer.common_terms(snapshot, used, offered_to=mid.MID_AND_BELOW)._asdict()),
+        reserved=mid.system_reserved(**offer.common_terms(snapshot, used, offered_to=mid.MID_AND_BELOW)._asdict()),
         requested=mid.prod_requests(snapshot.pods),
     )
     amounts: dict[str, tuple[int | None, Evidence]] = {

@@ -40,7 +40,7 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
         yield Decision("node", "refuse", "BadAmplification", {"why": str(error)})
         return
     text = normalization.encode_ratios(ratios) if ratios else None
-    annotations = node_sync.metadata_changes(held=snapshot.node.annotations, wanted={keys.AMPLIFICATION_RATIO: text})
+    annotations = node_sync.metadata_changes(current=snapshot.node.annotations, target={keys.AMPLIFICATION_RATIO: text})
     changes = tuple(NodeAnnotationChange(key, ratios_text) for key, ratios_text in annotations.items())
     # Ratios that the Node's allocatable does not show: with `raw-allocatable` beside it, the webhook has been at work.
     # It multiplies when kubelet next writes the Node.

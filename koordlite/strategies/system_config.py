@@ -41,7 +41,7 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     if capacity <= 0:
         yield Decision("node", "skip", "NoNode")
         return
-    targets = system_settings.wanted(snapshot.slo.system, capacity_bytes=capacity)
+    targets = system_settings.targets(snapshot.slo.system, capacity_bytes=capacity)
     for name, value in targets.items():
         subject, low, high = f"{_PLACE}{name}", *system_settings.RANGES[name]
         evidence: dict[str, int | str] = {"name": name, "value": value}

@@ -21,7 +21,7 @@ MAY = ResourceSet(
 
 def found(*held: ResourceSet, may: ResourceSet = MAY) -> list[dict[str, tuple[str, str, str]]]:
     has = [zones.capacity(node) for node in NODES]
-    amounts = zones.amounts(NODES, has, unmanaged=has, allocatable=may, held=held)
+    amounts = zones.amounts(NODES, has, unmanaged=has, allocatable=may, allocations=held)
     return [
         {name: (str(part.capacity), str(part.allocatable), str(part.available)) for name, part in zone.items()}
         for zone in amounts
@@ -95,6 +95,6 @@ GIVEN = some.builds(
 @given(GIVEN, some.lists(GIVEN, max_size=4))
 def test_available_is_never_more_than_allocatable_than_capacity(may: ResourceSet, held: list[ResourceSet]) -> None:
     has = [zones.capacity(node) for node in NODES]
-    for zone in zones.amounts(NODES, has, unmanaged=has, allocatable=may, held=held):
+    for zone in zones.amounts(NODES, has, unmanaged=has, allocatable=may, allocations=held):
         for part in zone.values():
             assert 0 <= part.available.nano <= part.allocatable.nano <= part.capacity.nano

@@ -65,7 +65,7 @@ def test_more_use_never_promises_more(
                 colocation=colocation,
                 reclaimable=reclaimable,
                 used=Use(used.cpu + extra.cpu, used.memory + extra.memory),
-                kept=Use(kept.cpu + extra.cpu, kept.memory + extra.memory),
+                reserved=Use(kept.cpu + extra.cpu, kept.memory + extra.memory),
                 requested=requested,
             )
         ]

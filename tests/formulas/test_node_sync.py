@@ -58,7 +58,7 @@ def zone(*resources: ZoneResource) -> Zone:
 
 def changes(held: Zone, wanted: dict[str, str], is_time: bool = False) -> dict[str, ZoneResource | None]:
     parsed = {"node-0": {name: Quantity.parse(text) for name, text in wanted.items()}} if wanted else {}
-    found = node_sync.zone_changes(zones=[held], wanted=parsed, threshold=0.1, is_time=is_time)
+    found = node_sync.zone_changes(zones=[held], target=parsed, threshold=0.1, is_time=is_time)
     assert all(zone == "node-0" for zone, _ in found)
     return {resource: value for (_, resource), value in found.items()}
 

@@ -44,7 +44,7 @@ def koordinator(**fields: Any) -> nrt.ContainerPlacement:
     ],
 )
 def test_policy_mismatch(wanted: str, node: str, cpu: str, wrong: bool) -> None:
-    found = numa.policy_mismatch(wanted=wanted, node_policy=node, cpu_manager_policy=cpu)
+    found = numa.policy_mismatch(policy=wanted, node_policy=node, cpu_manager_policy=cpu)
     assert (found is not None) is wrong
 
 
@@ -57,7 +57,7 @@ def test_policy_mismatch(wanted: str, node: str, cpu: str, wrong: bool) -> None:
     ],
 )
 def test_policy_mismatch_names_what_stands_in_the_way(node: str, cpu: str, named: str) -> None:
-    found = numa.policy_mismatch(wanted="single-numa-node", node_policy=node, cpu_manager_policy=cpu)
+    found = numa.policy_mismatch(policy="single-numa-node", node_policy=node, cpu_manager_policy=cpu)
     assert found is not None and found.evidence["node"] == named
 
 

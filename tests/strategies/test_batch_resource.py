@@ -14,7 +14,7 @@ from koordlite import plan
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import batch_resource as formula
-from koordlite.formulas.batch_resource import UNLIMITED, Asked
+from koordlite.formulas.batch_resource import UNLIMITED, Resources
 from koordlite.model import keys
 from koordlite.model.change import Standing
 from koordlite.model.cpuset import CPUSet
@@ -333,8 +333,8 @@ CONTAINERS = st.lists(st.tuples(LIMITS, LIMITS, LIMITS, st.booleans()), min_size
 
 @given(CONTAINERS, st.sampled_from([0.5, 1.0, 1.1, 4.0, 5.0]))
 def test_a_pod_never_has_less_than_one_of_its_containers(given_: list[Any], ratio: float) -> None:
-    asked = [(Asked(request_milli=r, limit_milli=c, limit_bytes=m), ends) for r, c, m, ends in given_]
-    whole = formula.values(formula.of_pod(asked, Asked()), ratio=ratio)
+    asked = [(Resources(request_milli=r, limit_milli=c, limit_bytes=m), ends) for r, c, m, ends in given_]
+    whole = formula.values(formula.of_pod(asked, Resources()), ratio=ratio)
     for each, _ in asked:
         own = formula.values(each, ratio=ratio)
         assert whole.shares >= own.shares

@@ -11,7 +11,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.topology import CPU
 from koordlite.numa.koordinator import ask
 from koordlite.numa.koordinator.node_report import KoordinatorNode, NodeTopology
-from koordlite.numa.koordinator.values import Allocation, Held
+from koordlite.numa.koordinator.values import Allocation, NodeAllocation
 from koordlite.numa.machine import Machine
 
 
@@ -46,7 +46,7 @@ def node(
         labels=labels or {},
         allocatable=quantities(cpu=str(len(cpus.cpus)), memory="64Gi"),
         topology=NodeTopology(machine=cpus, reserved=CPUSet.parse(reserved), zones=zones, distances=distances or {}),
-        held=Held.of(cpus, allocations),
+        allocated=NodeAllocation.of(cpus, allocations),
     )
 
 

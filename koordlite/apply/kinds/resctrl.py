@@ -163,7 +163,7 @@ class ResctrlTasks(InGroup[TasksChange, ThreadEntry]):
 
     def set(self, host: Host, change: TasksChange) -> str:
         """Move the threads, and those that begin meanwhile."""
-        moved = host.resctrl.move_all(change.group, lambda: _members(host, change.cgroups), known=change.tids)
+        moved = host.resctrl.move_all(change.group, lambda: _members(host, change.cgroups), first=change.tids)
         return str(moved)
 
     def has_ended(self, entry: ThreadEntry, host: Host, snapshot: Snapshot) -> bool:

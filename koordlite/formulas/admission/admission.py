@@ -34,8 +34,8 @@ class Refusal(msgspec.Struct, frozen=True):
     @property
     def place(self) -> str:
         """Field, kind and value: what programs go by. The rest is for people."""
-        shown = "" if self.value is None else f': "{self.value}"'
-        return f"{self.field}: {self.kind}{shown}"
+        suffix = "" if self.value is None else f': "{self.value}"'
+        return f"{self.field}: {self.kind}{suffix}"
 
     def __str__(self) -> str:
         return f"{self.place}: {self.why}"
@@ -46,26 +46,26 @@ def refusals(new: Pod, old: Pod | None = None, *, priority_label_may_change: boo
 
     Source: Koordinator's pod validating webhook, `clusterColocationProfileValidatingPod`.
     """
-    found = list(_changed(old, new, priority_label_may_change)) if old else []
-    asked = [name for name in (keys.BATCH_CPU, keys.BATCH_MEMORY) if name in new.requests and new.requests[name].nano]
-    if asked and new.raw_qos is not QoSClass.BE:
-        why = f"a pod that requests {' and '.join(asked)} has to be labelled BE"
-        found.append(Refusal(_QOS_LABEL, "Required value", why))
+    reasons = list(_changed(old, new, priority_label_may_change)) if old else []
+    batch = [name for name in (keys.BATCH_CPU, keys.BATCH_MEMORY) if name in new.requests and new.requests[name].nano]
+    if batch and new.raw_qos is not QoSClass.BE:
+        why = f"a pod that requests {' and '.join(batch)} has to be labelled BE"
+        reasons.append(Refusal(_QOS_LABEL, "Required value", why))
     band, cpus = new.raw_priority_class, new.requests.get("cpu")
     if band in _NOT_TOGETHER.get(new.raw_qos, ()):
         why = f"{keys.QOS_CLASS} {new.raw_qos} does not go with priority class {band or 'none'}"
-        found.append(Refusal("Pod", "Forbidden", why))
+        reasons.append(Refusal("Pod", "Forbidden", why))
     if new.raw_qos in _WHOLE_CPUS and (cpus is None or not cpus.nano):
-        found.append(Refusal(_REQUESTS, "Required value", f"a pod of class {new.raw_qos} has to request CPUs"))
+        reasons.append(Refusal(_REQUESTS, "Required value", f"a pod of class {new.raw_qos} has to request CPUs"))
     elif new.raw_qos in _WHOLE_CPUS and cpus is not None and cpus.value * 1000 != cpus.milli:
         why = f"a pod of class {new.raw_qos} has to request whole CPUs"
-        found.append(Refusal(_REQUESTS, "Invalid value", why, str(cpus)))
-    return tuple(found)
+        reasons.append(Refusal(_REQUESTS, "Invalid value", why, str(cpus)))
+    return tuple(reasons)
 
 
-def message(found: tuple[Refusal, ...]) -> str:
+def message(reasons: tuple[Refusal, ...]) -> str:
     """All reasons in one text: one as it is, several in brackets, as the API server aggregates errors."""
-    texts = list(dict.fromkeys(map(str, found)))
+    texts = list(dict.fromkeys(map(str, reasons)))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]" if texts else ""
 
 

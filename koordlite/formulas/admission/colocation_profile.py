@@ -81,16 +81,16 @@ def matching(
     `namespace` has the labels of the pod's namespace; None when they are not known, and then a profile that asks for
     them does not match.
     """
-    found, notes = [], []
+    matches, notes = [], []
     for profile in sorted(profiles, key=lambda each: each.name.encode()):
-        wanted = profile.namespace_selector
-        if wanted is not None and (wanted.match_labels or wanted.match_expressions) and namespace is None:
+        selector = profile.namespace_selector
+        if selector is not None and (selector.match_labels or selector.match_expressions) and namespace is None:
             notes.append(f"profile {profile.name} asks for labels of the namespace, which are not known: no match")
-        elif (wanted is None or label_selectors.labels_match(wanted, namespace or {})) and (
+        elif (selector is None or label_selectors.labels_match(selector, namespace or {})) and (
             profile.selector is None or label_selectors.labels_match(profile.selector, labels)
         ):
-            found.append(profile)
-    return tuple(found), tuple(notes)
+            matches.append(profile)
+    return tuple(matches), tuple(notes)
 
 
 def admitted(
@@ -110,30 +110,30 @@ def admitted(
     metadata = pod.get("metadata") or {}
     labels, space = metadata.get("labels") or {}, namespaces.get(metadata.get("namespace") or "default")
     matched, notes = matching(profiles, namespace=space, labels=labels)
-    made, skipped, changes = copy.deepcopy(dict(pod)), list[str](), list[FieldChange]()
+    mutated, skipped, changes = copy.deepcopy(dict(pod)), list[str](), list[FieldChange]()
     numbers = iter(draws)
     for profile in matched:
         applies = profile.probability == 100 or (profile.probability > 0 and next(numbers, 0) < profile.probability)
         if not applies:
             skipped.append(profile.name)
             continue
-        before, made = made, _applied(profile, made, priority_classes)
-        changes.extend(_differences("", before, made, f"profile {profile.name}"))
+        before, mutated = mutated, _applied(profile, mutated, priority_classes)
+        changes.extend(_differences("", before, mutated, f"profile {profile.name}"))
     keeping = [profile.name for profile in matched if profile.keep_resources]
     if keeping:
         notes += (f"profile {keeping[0]} has annotation {keys.SKIP_RESOURCES}: requests and limits stay as they are",)
     elif matched:
-        band = _class(made)
-        before, made = made, _translated(made, TRANSLATED.get(band, {}))
-        changes.extend(_differences("", before, made, f"priority class {band}"))
+        band = _class(mutated)
+        before, mutated = mutated, _translated(mutated, TRANSLATED.get(band, {}))
+        changes.extend(_differences("", before, mutated, f"priority class {band}"))
     names = tuple(profile.name for profile in matched)
-    return Admission(made, names, tuple(skipped), tuple(changes), notes)
+    return Admission(mutated, names, tuple(skipped), tuple(changes), notes)
 
 
 def with_resource_spec(pod: PodObject) -> tuple[PodObject, tuple[FieldChange, ...]]:
     """The pod with the annotation `node.koordinator.sh/extended-resource-spec`, which repeats the batch resources of
     its containers for runtimes that see no resource names. Unchanged where the annotation says the same already."""
-    found: dict[str, Any] = {}
+    by_container: dict[str, Any] = {}
     for container in (pod.get("spec") or {}).get("containers") or ():
         lists = container.get("resources") or {}
         entry = {
@@ -142,18 +142,19 @@ def with_resource_spec(pod: PodObject) -> tuple[PodObject, tuple[FieldChange, ..
             if (amounts := lists.get(which) or {}) and any(name in amounts for name in _MIRRORED)
         }
         if entry:
-            found[container.get("name", "")] = entry
-    wanted = {"containers": found} if found else {}
+            by_container[container.get("name", "")] = entry
+    target = {"containers": by_container} if by_container else {}
     text = ((pod.get("metadata") or {}).get("annotations") or {}).get(keys.EXTENDED_RESOURCE_SPEC)
-    if text is None and not wanted:
+    if text is None and not target:
         return pod, ()
     with contextlib.suppress(ValueError):  # What is no JSON is replaced.
-        if text is not None and json.loads(text) == wanted:
+        if text is not None and json.loads(text) == target:
             return pod, ()
-    text = json.dumps(wanted, separators=(",", ":"), sort_keys=True)
-    made = copy.deepcopy(pod)
-    made["metadata"]["annotations"] = {**(made["metadata"].get("annotations") or {}), keys.EXTENDED_RESOURCE_SPEC: text}
-    return made, tuple(_differences("", pod, made, "batch resources of the containers, for the container runtime"))
+    text = json.dumps(target, separators=(",", ":"), sort_keys=True)
+    after = copy.deepcopy(pod)
+    metadata = after["metadata"]
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), keys.EXTENDED_RESOURCE_SPEC: text}
+    return after, tuple(_differences("", pod, after, "batch resources of the containers, for the container runtime"))
 
 
 def _applied(profile: Profile, pod: PodObject, classes: Mapping[str, PriorityClassValue]) -> PodObject:
@@ -161,8 +162,8 @@ def _applied(profile: Profile, pod: PodObject, classes: Mapping[str, PriorityCla
 
     InputError when there is no such priority class, the patch cannot be applied, or what it makes is no pod.
     """
-    made, owner = copy.deepcopy(pod), f"clustercolocationprofile/{profile.name}"
-    metadata, spec = made.setdefault("metadata", {}), made.setdefault("spec", {})
+    mutated, owner = copy.deepcopy(pod), f"clustercolocationprofile/{profile.name}"
+    metadata, spec = mutated.setdefault("metadata", {}), mutated.setdefault("spec", {})
     labels = {**(metadata.get("labels") or {}), **profile.labels}
     notes = {**(metadata.get("annotations") or {}), **profile.annotations}
     labels |= {new: labels.get(old, "") for old, new in profile.label_keys_mapping.items()}
@@ -175,8 +176,8 @@ def _applied(profile: Profile, pod: PodObject, classes: Mapping[str, PriorityCla
     if profile.priority_class_name:
         name = profile.priority_class_name
         if name not in classes:
-            known = ", ".join(sorted(classes)) or "none"
-            why = f"there is no PriorityClass of this name (there are: {known})"
+            names = ", ".join(sorted(classes)) or "none"
+            why = f"there is no PriorityClass of this name (there are: {names})"
             do = "create it, or correct the profile; until then no pod that the profile matches is created"
             raise InputError(Problem(owner, "spec.priorityClassName", name, why, do))
         spec |= {"priorityClassName": name, "priority": classes[name].value}
@@ -189,47 +190,47 @@ def _applied(profile: Profile, pod: PodObject, classes: Mapping[str, PriorityCla
         if values:
             metadata[field] = values
     if not profile.patch:
-        return made
+        return mutated
     try:
-        made = merged(made, profile.patch)
-        msgspec.convert(made, objects.PodObject)
+        mutated = merged(mutated, profile.patch)
+        msgspec.convert(mutated, objects.PodObject)
     except (ValueError, msgspec.ValidationError) as error:
         do = "correct the patch; until then no pod that the profile matches is created"
         raise InputError(Problem(owner, "spec.patch", "", str(error), do)) from error
-    return made
+    return mutated
 
 
 def merged(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     """`target` after a strategic merge patch, both untouched: objects are merged, null removes, lists of named things
     are merged by name. ValueError where the patch has a directive (`$patch`, …) or a list item lacks the key that it
     is found by."""
-    found = dict(target)
+    result = dict(target)
     for key, value in patch.items():
         if key.startswith("$"):
             raise ValueError(f"the directive {key} is not supported; write the fields themselves, null to remove one")
         if value is None:
-            found.pop(key, None)
+            result.pop(key, None)
         elif isinstance(value, Mapping):
-            held = found.get(key)
-            made = merged(held if isinstance(held, Mapping) else {}, value)
+            present = result.get(key)
+            child = merged(present if isinstance(present, Mapping) else {}, value)
             # What only removes from an object that is not there makes none.
-            if made or not value or key in found:
-                found[key] = made
+            if child or not value or key in result:
+                result[key] = child
         elif isinstance(value, list) and key in _MERGE_KEYS:
-            name, items = _MERGE_KEYS[key], list(found.get(key) or [])
+            name, items = _MERGE_KEYS[key], list(result.get(key) or [])
             for item in value:
                 if not isinstance(item, Mapping) or name not in item:
                     raise ValueError(f"an item of {key} has to say its {name}")
-                same = (n for n, held in enumerate(items) if isinstance(held, Mapping) and held.get(name) == item[name])
+                same = (n for n, old in enumerate(items) if isinstance(old, Mapping) and old.get(name) == item[name])
                 at = next(same, None)
                 if at is None:
                     items.append(merged({}, item))
                 else:
                     items[at] = merged(items[at], item)
-            found[key] = items
+            result[key] = items
         else:
-            found[key] = copy.deepcopy(value)
-    return found
+            result[key] = copy.deepcopy(value)
+    return result
 
 
 def _class(pod: PodObject) -> qos.PriorityClass:
@@ -245,8 +246,8 @@ def _translated(pod: PodObject, names: Mapping[str, str]) -> PodObject:
     """cpu and memory of every container and of the overhead as extended resources."""
     if not names:
         return pod
-    made = copy.deepcopy(pod)
-    spec = made.get("spec") or {}
+    mutated = copy.deepcopy(pod)
+    spec = mutated.get("spec") or {}
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
         lists = container.get("resources") or {}
         for which in ("requests", "limits"):
@@ -259,17 +260,17 @@ def _translated(pod: PodObject, names: Mapping[str, str]) -> PodObject:
             lists["requests"] = {**requests, **missing}
     if spec.get("overhead"):
         spec["overhead"] = _renamed(spec["overhead"], names, "spec.overhead")
-    return made
+    return mutated
 
 
 def _renamed(amounts: Mapping[str, Any], names: Mapping[str, str], field: str) -> dict[str, Any]:
     """CPU becomes whole milli-cores, rounded up; memory keeps its amount; a value already there is replaced."""
-    made = {name: amount for name, amount in amounts.items() if name not in names}
+    translated = {name: amount for name, amount in amounts.items() if name not in names}
     for native, extended in names.items():
         if native in amounts:
             amount = _quantity(amounts[native], f"{field}.{native}")
-            made[extended] = str(Quantity.of(amount.milli) if native == "cpu" else amount)
-    return made
+            translated[extended] = str(Quantity.of(amount.milli) if native == "cpu" else amount)
+    return translated
 
 
 def _quantity(text: str | int | float, field: str) -> Quantity:
@@ -293,8 +294,8 @@ def _differences(path: str, before: Any, after: Any, why: str) -> Iterator[Field
         and isinstance(after, list)
         and all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in (*before, *after))
     ):
-        olds, news = ({item["name"]: item for item in each} for each in (before, after))
-        for name in [*olds, *(name for name in news if name not in olds)]:
-            yield from _differences(f"{path}[{name}]", olds.get(name), news.get(name), why)
+        old_items, new_items = ({item["name"]: item for item in each} for each in (before, after))
+        for name in [*old_items, *(name for name in new_items if name not in old_items)]:
+            yield from _differences(f"{path}[{name}]", old_items.get(name), new_items.get(name), why)
     else:
         yield FieldChange(path, before, after, why)

@@ -157,12 +157,12 @@ def pod_sums(*, pods: Iterable[Pod], usage: Mapping[str, Use]) -> Sums:
     Running and Pending pods count. `usage` is by uid; use of a uid that no pod in `pods` has counts too, since the
     CPU was used. Source: Koordinator `calculateOnNode`.
     """
-    total, known = Sums(), set()
+    total, uids = Sums(), set()
     for pod in pods:
-        known.add(pod.uid)
+        uids.add(pod.uid)
         total += pod_terms(pod=pod, used=usage.get(pod.uid))
     for uid, used in usage.items():
-        if uid not in known:
+        if uid not in uids:
             total += Sums(hp_used=used, hp_max_used_request=used)
     return total
 
@@ -210,8 +210,8 @@ def host_app_use(
 
 def system_use(*, node: Use, pods: Iterable[Use], host_apps: Iterable[Use]) -> Use:
     """max(node − Σ pods − Σ host applications, 0): what neither pods nor host applications use."""
-    known = functools.reduce(plus, (*pods, *host_apps), NOTHING)
-    return Use(max(node.cpu - known.cpu, 0), max(node.memory - known.memory, 0))
+    attributed = functools.reduce(plus, (*pods, *host_apps), NOTHING)
+    return Use(max(node.cpu - attributed.cpu, 0), max(node.memory - attributed.memory, 0))
 
 
 def reserved_use(*, node: Node, notes: NodeNotes, reserved: Mapping[str, Quantity]) -> Use:
@@ -220,8 +220,8 @@ def reserved_use(*, node: Node, notes: NodeNotes, reserved: Mapping[str, Quantit
     Kubelet's part is counted from allocatable as kubelet wrote it: multiplied by an amplification it would come to
     nothing, as it does in Koordinator (docs/compatibility.md).
     """
-    kept = reservation.from_kubelet(capacity=node.capacity, allocatable=notes.kubelet_allocatable(node))
-    return amounts(reservation.larger(kept, reserved))
+    kubelet = reservation.from_kubelet(capacity=node.capacity, allocatable=notes.kubelet_allocatable(node))
+    return amounts(reservation.larger(kubelet, reserved))
 
 
 def amounts(resources: Mapping[str, Quantity]) -> Use:
@@ -235,8 +235,8 @@ def plus(a: Use, b: Use) -> Use:
     return Use(a.cpu + b.cpu, a.memory + b.memory)
 
 
-def _known(policy: str, *others: str) -> str:
-    return policy if policy in others else "usage"
+def _known(policy: str, *policies: str) -> str:
+    return policy if policy in policies else "usage"
 
 
 def share(amount: int, percent: int) -> int:

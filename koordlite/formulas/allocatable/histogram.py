@@ -40,13 +40,13 @@ class Buckets(msgspec.Struct, frozen=True):
 
         `weights` are those of the buckets from `low` on; the others have none. 0 without any weight.
         """
-        threshold, held = part * sum(weights), 0.0
+        threshold, total = part * sum(weights), 0.0
         if threshold <= 0:
             return 0.0
         last = len(weights) - 1
         for index, weight in enumerate(weights):
-            held += weight
-            if held >= threshold or index == last:
+            total += weight
+            if total >= threshold or index == last:
                 return self.start(min(low + index + 1, self.count - 1))
         return 0.0
 

@@ -54,13 +54,12 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mid(
-    *, capacity: Use, colocation: Colocation, reclaimable: Use, used: Use | None, kept: Use, requested: Use
+    *, capacity: Use, colocation: Colocation, reclaimable: Use, used: Use | None, reserved: Use, requested: Use
 ) -> tuple[Terms, Terms]:
     """min(max(min(reclaimable, capacity − used), 0) + unallocated × %, capacity × threshold %): (CPU, memory).
 
-    unallocated = max(capacity − kept − requested, 0). `kept` is the larger of what the system with its prod host
-    applications uses and what is reserved, `requested` the requests of prod pods (`prod_requests`), `used` the use of
-    the whole node, None when unknown.
+    unallocated = max(capacity − reserved − requested, 0). `reserved` is that of `system_reserved`, `requested` the
+    requests of prod pods (`prod_requests`), `used` the use of the whole node, None when unknown.
     """
     unused = Use(capacity.cpu - used.cpu, capacity.memory - used.memory) if used else allocatable.NOTHING
 
@@ -70,7 +69,7 @@ def mid(
             node_capacity=of(capacity),
             prod_reclaimable=of(reclaimable),
             node_unused=of(unused),
-            unallocated=max(of(capacity) - of(kept) - of(requested), 0),
+            unallocated=max(of(capacity) - of(reserved) - of(requested), 0),
             unallocated_percent=colocation.mid_unallocated_percent,
             static_percent=static_percent,
             threshold_percent=threshold_percent,
@@ -95,6 +94,6 @@ def prod_requests(pods: Iterable[Pod]) -> Use:
     return total
 
 
-def kept(*, system: Use, host_apps: Use, reserved: Use) -> Use:
+def system_reserved(*, system: Use, host_apps: Use, reserved: Use) -> Use:
     """max(system + host_apps, reserved) of each: what is not there to be allocated."""
     return Use(max(system.cpu + host_apps.cpu, reserved.cpu), max(system.memory + host_apps.memory, reserved.memory))

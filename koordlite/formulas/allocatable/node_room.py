@@ -26,9 +26,9 @@ def limits(allocatable: Mapping[str, Quantity], written: Reservation | None) -> 
     """
     if written is None or written.apply_policy not in ("", "Default"):
         return {}
-    taken = {name for name, amount in reservation.written_resources(written).items() if amount.nano > 0}
+    names = {name for name, amount in reservation.written_resources(written).items() if amount.nano > 0}
     trimmed = reservation.trim_allocatable(allocatable=allocatable, written=written)
-    return {name: trimmed[name].nano for name in sorted((taken & set(allocatable)) - set(_UNTOUCHED))}
+    return {name: trimmed[name].nano for name in sorted((names & set(allocatable)) - set(_UNTOUCHED))}
 
 
 def counted(requests: NanoAmounts, *, amplification: float, has_cpus: bool) -> NanoAmounts:
@@ -55,8 +55,8 @@ def amplification(annotations: Mapping[str, str]) -> float:
 
 def total(requests: Iterable[NanoAmounts]) -> dict[str, int]:
     """Sum by resource."""
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for amounts in requests:
         for name, nano in amounts.items():
-            found[name] = found.get(name, 0) + nano
-    return found
+            sums[name] = sums.get(name, 0) + nano
+    return sums

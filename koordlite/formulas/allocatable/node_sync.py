@@ -72,11 +72,11 @@ def whole(*, thousandths: int) -> int:
 
 
 def prepared(
-    *, thousandths: Mapping[str, int | None], ratio: float, taken: Mapping[str, int]
+    *, thousandths: Mapping[str, int | None], ratio: float, allocated: Mapping[str, int]
 ) -> tuple[dict[str, int | None], dict[str, int | None]]:
     """Offer, and what is left of it for Kubernetes: (offered, left), whole numbers by resource.
 
-    batch-cpu is `multiplied` by the normalization `ratio`, then all are made `whole`; `taken` is what third parties
+    batch-cpu is `multiplied` by the normalization `ratio`, then all are made `whole`; `allocated` is what third parties
     have handed out already. None stays None: the resource goes from the Node. Source: Koordinator
     `PrepareNodeForResource`, `Prepare`.
     """
@@ -87,51 +87,51 @@ def prepared(
         for name, amount in thousandths.items()
     }
     there = {name: amount for name, amount in offered.items() if amount is not None}
-    return offered, {**offered, **left_by_third_parties(offered=there, taken=taken)}
+    return offered, {**offered, **left_by_third_parties(offered=there, allocated=allocated)}
 
 
-def metadata_changes(*, held: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Annotations or labels of `wanted` that an object does not hold so; None is one to remove."""
-    return {key: text for key, text in wanted.items() if held.get(key) != text}
+def metadata_changes(*, current: Mapping[str, str], target: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Annotations or labels of `target` that differ from the `current` ones; None is one to remove."""
+    return {key: text for key, text in target.items() if current.get(key) != text}
 
 
-def left_by_third_parties(*, offered: Mapping[str, int], taken: Mapping[str, int]) -> dict[str, int]:
-    """max(offered − taken, 0): what Kubernetes may hand out of what another scheduler has begun to fill.
+def left_by_third_parties(*, offered: Mapping[str, int], allocated: Mapping[str, int]) -> dict[str, int]:
+    """max(offered − allocated, 0): what Kubernetes may hand out of what another scheduler has begun to fill.
 
     Source: Koordinator batchresource plugin, third-party allocations of priority koord-batch.
     """
-    return {name: max(amount - taken.get(name, 0), 0) for name, amount in offered.items()}
+    return {name: max(amount - allocated.get(name, 0), 0) for name, amount in offered.items()}
 
 
 def zone_changes(
-    *, zones: Iterable[Zone], wanted: Mapping[str, Mapping[str, Quantity]], threshold: float, is_time: bool = False
+    *, zones: Iterable[Zone], target: Mapping[str, Mapping[str, Quantity]], threshold: float, is_time: bool = False
 ) -> dict[tuple[str, str], ZoneResource | None]:
-    """Amounts to write, by zone and resource, so that each zone offers its part in `wanted`; None removes it.
+    """Amounts to write, by zone and resource, so that each zone offers its part in `target`; None removes it.
 
-    A difference up to the threshold waits until it is time. What a zone still offers without being in `wanted` is taken
+    A difference up to the threshold waits until it is time. What a zone still offers without being in `target` is taken
     back; Koordinator leaves it there (docs/compatibility.md). Source: Koordinator `UpdateNRTZoneListIfNeeded`.
     """
     changes: dict[tuple[str, str], ZoneResource | None] = {}
     for zone in zones:
-        held = {resource.name: resource for resource in zone.resources or ()}
-        parts = wanted.get(zone.name, {})
+        by_name = {resource.name: resource for resource in zone.resources or ()}
+        parts = target.get(zone.name, {})
         for name in ZONE_RESOURCES:
-            part, present = parts.get(name), held.get(name)
+            part, present = parts.get(name), by_name.get(name)
             new = None
             if part is not None:
                 # Each of the three amounts by itself: what is close enough stays.
                 three = (present.capacity, present.allocatable, present.available) if present else ("", "", "")
-                most, promised, free = (_kept(each, part, -1.0 if is_time else threshold) for each in three)
+                most, promised, free = (_amount_text(each, part, -1.0 if is_time else threshold) for each in three)
                 new = ZoneResource(name=name, capacity=most, allocatable=promised, available=free)
             if new != present:
                 changes[zone.name, name] = new
     return changes
 
 
-def _kept(present: str | int, wanted: Quantity, threshold: float) -> str | int:
+def _amount_text(present: str | int, target: Quantity, threshold: float) -> str | int:
     try:
         old = Quantity.parse(present)
     except ValueError:
-        return str(wanted)  # Nobody can read it, so nobody can miss it.
-    same = old == wanted or not abs(wanted.milli - old.milli) > old.milli * threshold
-    return present if same else str(wanted)
+        return str(target)  # Nobody can read it, so nobody can miss it.
+    same = old == target or not abs(target.milli - old.milli) > old.milli * threshold
+    return present if same else str(target)

@@ -53,14 +53,14 @@ def cpu_ratio(config: CPUNormalization, machine: CPUBasicInfo) -> float:
     return ratio
 
 
-def differs(held: float | None, wanted: float | None) -> bool:
-    """|held − wanted| > 0.01, or only one of them is there: worth a write. `wanted` counts as it would be printed.
+def differs(current: float | None, target: float | None) -> bool:
+    """|current − target| > 0.01, or only one of them is there: worth a write. `target` counts as it would be printed.
     Source: Koordinator `NeedSyncMeta`."""
-    if held is None or wanted is None:
-        return held is not wanted
-    printed = float(encode_ratio(wanted))
+    if current is None or target is None:
+        return current is not target
+    printed = float(encode_ratio(target))
     # Both sums in doubles, so that 1.20 and 1.21 are one step apart and no more.
-    return held > printed + STEP or held < printed - STEP
+    return current > printed + STEP or current < printed - STEP
 
 
 def amplification(config: ResourceAmplification, *, cpu_normalization: float | None) -> dict[str, float]:

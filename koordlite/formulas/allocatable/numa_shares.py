@@ -48,17 +48,17 @@ def batch(
     the use of the system with its host applications and `reserved` what is reserved, both of the whole node and split
     evenly; pods are split by `shares`.
     """
-    ids, known = sorted(zones), set[str]()
+    ids, uids = sorted(zones), set[str]()
     sums = dict.fromkeys(ids, Sums())
     for pod in pods:
-        known.add(pod.uid)
+        uids.add(pod.uid)
         for node, of_pod in _pod(pod, usage.get(pod.uid), ids).items():
             sums[node] += of_pod
     for uid, used in usage.items():
-        if uid not in known:
+        if uid not in uids:
             for node, part in shares(used, ids).items():
                 sums[node] += Sums(hp_used=part, hp_max_used_request=part)
-    system, kept, found = shares(measured, ids), shares(reserved, ids), list[ZoneTerms]()
+    system, reserved_shares, terms = shares(measured, ids), shares(reserved, ids), list[ZoneTerms]()
     for node in ids:
         margin = allocatable.safety_margin(capacity=zones[node], colocation=colocation)
         cap_cpu, cap_memory = allocatable.caps(capacity=zones[node], colocation=colocation)
@@ -69,15 +69,15 @@ def batch(
             colocation=colocation,
             sums=sums[node],
             measured=system[node],
-            reserved=kept[node],
+            reserved=reserved_shares[node],
         )
-        found.append(ZoneTerms(node=node, cpu=cpu, memory=memory))
-    return tuple(found)
+        terms.append(ZoneTerms(node=node, cpu=cpu, memory=memory))
+    return tuple(terms)
 
 
 def sizes(zones: Iterable[Zone]) -> tuple[dict[int, Use], dict[str, str]]:
     """CPU and memory of the NUMA zones by NUMA node id; by zone name, why another one cannot be used."""
-    found: dict[int, Use] = {}
+    by_node: dict[int, Use] = {}
     unreadable: dict[str, str] = {}
     for zone in zones:
         node = nrt.numa_node_of_zone(zone.name)
@@ -85,12 +85,12 @@ def sizes(zones: Iterable[Zone]) -> tuple[dict[int, Use], dict[str, str]]:
         if node is None:
             continue
         try:
-            found[node] = allocatable.amounts({name: Quantity.parse(text) for name, text in texts.items()})
+            by_node[node] = allocatable.amounts({name: Quantity.parse(text) for name, text in texts.items()})
         except ValueError as error:
             unreadable[zone.name] = str(error)
     # A topology that says nothing of CPU or memory offers no base to work on.
-    known = any(size != NOTHING for size in found.values())
-    return (found if known else {}), unreadable
+    is_sized = any(size != NOTHING for size in by_node.values())
+    return (by_node if is_sized else {}), unreadable
 
 
 def shares(amount: Use, zones: Sequence[int], nodes: Collection[int] = ()) -> dict[int, Use]:
@@ -98,9 +98,9 @@ def shares(amount: Use, zones: Sequence[int], nodes: Collection[int] = ()) -> di
 
     `nodes` are the ones a pod was promised. Memory comes in bytes and goes out in thousandths of a byte.
     """
-    held = [node for node in zones if node in nodes] or list(zones)
-    part = Use(divided(amount.cpu, len(held)), divided(amount.memory * MILLI, len(held)))
-    return {node: part if node in held else NOTHING for node in zones}
+    own = [node for node in zones if node in nodes] or list(zones)
+    part = Use(divided(amount.cpu, len(own)), divided(amount.memory * MILLI, len(own)))
+    return {node: part if node in own else NOTHING for node in zones}
 
 
 def divided(milli: int, parts: int) -> int:

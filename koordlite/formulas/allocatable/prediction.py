@@ -56,27 +56,29 @@ def reclaimable(*, prediction: Prediction | None, pods: Iterable[Pod], offered: 
     both = allocatable.plus(prediction.prod, prediction.system)
     together = Use(int(both.cpu * ratio), int(both.memory * ratio))
     prod = [pod for pod in pods if pod.priority_class in PROD and not pod.deleting and not pod.finished]
-    asked = [(prediction.pods.get(pod.uid), pod.request_milli(), pod.request_value("memory")) for pod in prod]
-    requested = Use(sum(cpu for _, cpu, _ in asked), sum(memory for _, _, memory in asked))
+    requests = [(prediction.pods.get(pod.uid), pod.request_milli(), pod.request_value("memory")) for pod in prod]
+    requested = Use(sum(cpu for _, cpu, _ in requests), sum(memory for _, _, memory in requests))
     spare = _within(_less(requested, together), _less(offered, together))
-    return Reclaimable(by_pod=_by_pod(asked, offered, ratio), by_priority=Predicted(reclaimable=spare, peak=together))
+    return Reclaimable(
+        by_pod=_by_pod(requests, offered, ratio), by_priority=Predicted(reclaimable=spare, peak=together)
+    )
 
 
-_Asked = Sequence[tuple[Use | None, int, int]]
+_Requests = Sequence[tuple[Use | None, int, int]]
 """Peak and requests of each prod pod."""
 
 
-def _by_pod(asked: _Asked, offered: Use, ratio: float) -> Predicted:
+def _by_pod(requests: _Requests, offered: Use, ratio: float) -> Predicted:
     """A pod that is not known for long enough gives nothing, and its request counts as its peak.
 
     In plain numbers: a full node has hundreds of pods, and this is asked in each tick.
     """
     peak_cpu = peak_memory = spare_cpu = spare_memory = unknown_cpu = unknown_memory = 0
-    for found, cpu, memory in asked:
-        if found is None:
+    for peak, cpu, memory in requests:
+        if peak is None:
             unknown_cpu, unknown_memory = unknown_cpu + cpu, unknown_memory + memory
             continue
-        needs_cpu, needs_memory = int(found.cpu * ratio), int(found.memory * ratio)
+        needs_cpu, needs_memory = int(peak.cpu * ratio), int(peak.memory * ratio)
         peak_cpu, peak_memory = peak_cpu + needs_cpu, peak_memory + needs_memory
         spare_cpu += max(cpu - needs_cpu, 0)
         spare_memory += max(memory - needs_memory, 0)
@@ -87,8 +89,8 @@ def _by_pod(asked: _Asked, offered: Use, ratio: float) -> Predicted:
     )
 
 
-def _less(of: Use, taken: Use) -> Use:
-    return Use(max(of.cpu - taken.cpu, 0), max(of.memory - taken.memory, 0))
+def _less(of: Use, other: Use) -> Use:
+    return Use(max(of.cpu - other.cpu, 0), max(of.memory - other.memory, 0))
 
 
 def _within(use: Use, most: Use) -> Use:

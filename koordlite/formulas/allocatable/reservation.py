@@ -32,16 +32,16 @@ def resolve(*, written: Reservation | None, cpus: Sequence[CPU], pinned: CPUSet 
     negative = [f"{name} {amount} is negative; 0 is reserved" for name, amount in resources.items() if amount.nano < 0]
     amounts = {name: max(amount, _ZERO) for name, amount in resources.items()}
     if written.reserved_cpus is not None:
-        held, fallback = _listed(written.reserved_cpus, CPUSet(cpu.id for cpu in cpus))
-        amounts["cpu"], source = Quantity.of(len(held)), "list"
+        reserved, fallback = _listed(written.reserved_cpus, CPUSet(cpu.id for cpu in cpus))
+        amounts["cpu"], source = Quantity.of(len(reserved)), "list"
     else:
         count = cpu_count(written)
-        held, fallback = _counted(count, cpus, pinned)
+        reserved, fallback = _counted(count, cpus, pinned)
         source = "quantity" if count else "none"
-        if len(held) < count:
-            amounts["cpu"] = Quantity.of(len(held))
+        if len(reserved) < count:
+            amounts["cpu"] = Quantity.of(len(reserved))
     words = [*([fallback] if fallback else []), *negative, *written.ignored]
-    return ResolvedReservation(held, amounts, written, source, "; ".join(words))
+    return ResolvedReservation(reserved, amounts, written, source, "; ".join(words))
 
 
 def written_resources(written: Reservation | None) -> dict[str, Quantity]:
@@ -71,8 +71,8 @@ def from_kubelet(*, capacity: Resources, allocatable: Resources) -> dict[str, Qu
 
     Source: Koordinator `GetNodeReservationFromKubelet`.
     """
-    known = [name for name in _FROM_KUBELET if name in capacity or name in allocatable]
-    return {name: _clamped_difference(capacity.get(name, _ZERO), allocatable.get(name, _ZERO)) for name in known}
+    names = [name for name in _FROM_KUBELET if name in capacity or name in allocatable]
+    return {name: _clamped_difference(capacity.get(name, _ZERO), allocatable.get(name, _ZERO)) for name in names}
 
 
 def larger(a: Resources, b: Resources) -> dict[str, Quantity]:
@@ -96,24 +96,25 @@ def trim_allocatable(*, allocatable: Resources, written: Reservation | None) -> 
     return {**trimmed, **{name: allocatable.get(name, _ZERO) for name in _NEVER_TRIMMED}}
 
 
-def _listed(wanted: CPUSet, machine: CPUSet) -> tuple[CPUSet, str]:
-    held, lacking = wanted & machine, wanted - machine
-    if not wanted:
-        return held, "reservedCPUs names no CPU; no CPU is reserved"
+def _listed(listed: CPUSet, machine: CPUSet) -> tuple[CPUSet, str]:
+    reserved, lacking = listed & machine, listed - machine
+    if not listed:
+        return reserved, "reservedCPUs names no CPU; no CPU is reserved"
     if not lacking:
-        return held, ""
-    if held == machine:
+        return reserved, ""
+    if reserved == machine:
         # A list that overshoots is a mistake, and a mistake must not take the last CPU from the pods.
-        held -= CPUSet(list(machine)[-1:])
-    return held, f"the machine has no CPU {lacking} of reservedCPUs {wanted}; {_reserved(held)}"
+        reserved -= CPUSet(list(machine)[-1:])
+    return reserved, f"the machine has no CPU {lacking} of reservedCPUs {listed}; {_reserved(reserved)}"
 
 
 def _counted(count: int, cpus: Sequence[CPU], pinned: CPUSet) -> tuple[CPUSet, str]:
     machine = CPUSet(cpu.id for cpu in cpus)
     if count > len(machine):
         possible = max(len(machine) - 1, 0)
-        held = take_by_topology(cpus=cpus, available=machine, count=possible)
-        return held, f"{count} CPUs are asked for but the machine has {len(machine)}; {possible} are reserved: {held}"
+        reserved = take_by_topology(cpus=cpus, available=machine, count=possible)
+        why = f"{count} CPUs are asked for but the machine has {len(machine)}; {possible} are reserved: {reserved}"
+        return reserved, why
     usual = take_by_topology(cpus=cpus, available=machine, count=count)
     if not usual & pinned:
         # The answer must not wander when pods elsewhere come and go, so pinned CPUs matter only where they are hit.
@@ -125,8 +126,8 @@ def _counted(count: int, cpus: Sequence[CPU], pinned: CPUSet) -> tuple[CPUSet, s
     return usual, f"{overlap}; {_reserved(usual)}, of which {usual & pinned} are pinned"
 
 
-def _reserved(held: CPUSet) -> str:
-    return f"CPUs {held} are reserved" if held else "no CPU is reserved"
+def _reserved(cpus: CPUSet) -> str:
+    return f"CPUs {cpus} are reserved" if cpus else "no CPU is reserved"
 
 
 def _clamped_difference(a: Quantity, b: Quantity) -> Quantity:

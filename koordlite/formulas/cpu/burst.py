@@ -70,8 +70,8 @@ def kernel_burst(
     """
     if limit_milli <= 0:
         return 0
-    wanted = min(int(limit_milli / 1000 * percent / 100 * period_us / max(ratio, 1.0)), MAX_BURST_US)
-    return wanted if beyond_quota or quota_us == UNLIMITED else min(wanted, quota_us)
+    burst = min(int(limit_milli / 1000 * percent / 100 * period_us / max(ratio, 1.0)), MAX_BURST_US)
+    return burst if beyond_quota or quota_us == UNLIMITED else min(burst, quota_us)
 
 
 def move(*, scaling: bool, allowed: bool, throttled: float | None, state: State) -> Move:
@@ -82,10 +82,10 @@ def move(*, scaling: bool, allowed: bool, throttled: float | None, state: State)
     """
     if not scaling:
         return "reset"
-    wanted: Move = "down" if not allowed else "up" if throttled else "remain"
+    target: Move = "down" if not allowed else "up" if throttled else "remain"
     if state == "overload":
         return "down"
-    return "remain" if state != "idle" and wanted == "up" else wanted
+    return "remain" if state != "idle" and target == "up" else target
 
 
 def quota_target(step: Move, *, current_us: int, base_us: int, percent: int) -> int:
@@ -151,8 +151,8 @@ def spend(tokens: Tokens, *, usage_percent: int, now: float) -> Tokens:
     """
     seconds = max(int(now - tokens.time), 0)
     spent = usage_percent - FULL_PERCENT if not IDLE_PERCENT <= usage_percent < FULL_PERCENT else 0
-    left = min(max(tokens.left - spent * seconds, -tokens.capacity), tokens.capacity)
-    return msgspec.structs.replace(tokens, left=left, time=tokens.time + seconds)
+    remaining = min(max(tokens.left - spent * seconds, -tokens.capacity), tokens.capacity)
+    return msgspec.structs.replace(tokens, left=remaining, time=tokens.time + seconds)
 
 
 def expired(tokens: Tokens, now: float) -> bool:

@@ -95,14 +95,14 @@ def is_delayed(*, ran: int, waited: int, share: float, tolerance: float = SURGE_
     where they usually wait the part `share` of their time. True where they did neither: nothing is known of those that
     did.
     """
-    wanted = ran + waited
-    return not wanted or slowdown(share=waited / wanted, own=share) > tolerance
+    runnable = ran + waited
+    return not runnable or slowdown(share=waited / runnable, own=share) > tolerance
 
 
 def usual_share(before: float, ran: int, waited: int) -> float:
     """before + (share now − before) ÷ 5, once a tick: what part of their time threads usually wait."""
-    wanted = ran + waited
-    return before + (waited / wanted - before) / 5 if wanted else before
+    runnable = ran + waited
+    return before + (waited / runnable - before) / 5 if runnable else before
 
 
 def ceiling_milli(*, capacity_milli: int, floor_milli: int) -> int:
@@ -171,10 +171,10 @@ def _by_waits(
     keeps = used_milli <= floor_milli or (guidance.floor_at is not None and guidance.floor_at == guidance.known_at)
     since = guidance.kept_since if keeps else None
     expired = guidance.learned_at is None or not 0 <= time - guidance.learned_at < LEARNED_SECONDS
-    kept = {} if expired else {s.uid: guidance.own[s.uid] for s in services if s.uid in guidance.own}
+    learned = {} if expired else {s.uid: guidance.own[s.uid] for s in services if s.uid in guidance.own}
     fresh = {s.uid: s.share for s in services if since is not None and s.since >= since}
-    learned_at = time if fresh else guidance.learned_at if kept else None
-    own, cut_at = kept | fresh, guidance.cut_at
+    learned_at = time if fresh else guidance.learned_at if learned else None
+    own, cut_at = learned | fresh, guidance.cut_at
     guidance = msgspec.structs.replace(guidance, own=own, learned_at=learned_at, kept_since=since)
     slowdowns = {
         # What was seen before the last cut is of a time when best effort had another part.

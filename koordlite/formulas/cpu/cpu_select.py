@@ -38,10 +38,10 @@ def spread(count: int, pool: Sequence[CPU]) -> tuple[int, ...]:
     return tuple(picked)
 
 
-def be_cpuset(*, count: int, cpus: Sequence[CPU], lsr: CPUSet, forbidden: CPUSet, held: CPUSet = EMPTY) -> CPUSet:
+def be_cpuset(*, count: int, cpus: Sequence[CPU], lsr: CPUSet, forbidden: CPUSet, current: CPUSet = EMPTY) -> CPUSet:
     """spread(count × |LSR| / (|LSR| + |LS|)) of the LSR CPUs and the rest of `count` from the others.
 
-    Of all sets that are spread like these, it is the one with most CPUs of `held` (`cpu_keep.least_change`).
+    Of all sets that are spread like these, it is the one with most `current` CPUs (`cpu_keep.least_change`).
 
     `lsr` are CPUs pinned by LSR pods: best-effort work shares them in proportion. `forbidden` are the CPUs of LSE pods,
     reserved ones and exclusive system ones; the answer never holds one of them. Where fewer than `count` CPUs are
@@ -51,15 +51,15 @@ def be_cpuset(*, count: int, cpus: Sequence[CPU], lsr: CPUSet, forbidden: CPUSet
     allowed = [cpu for cpu in cpus if cpu.id not in forbidden]
     if not allowed:
         return CPUSet()
-    shared = [cpu for cpu in allowed if cpu.id in lsr]
-    others = [cpu for cpu in allowed if cpu.id not in lsr]
-    wanted = min(count, len(allowed))
-    from_lsr = wanted * len(shared) // len(allowed)
-    return _chosen(from_lsr, shared, held) | _chosen(wanted - from_lsr, others, held)
+    lsr_cpus = [cpu for cpu in allowed if cpu.id in lsr]
+    ls_cpus = [cpu for cpu in allowed if cpu.id not in lsr]
+    size = min(count, len(allowed))
+    from_lsr = size * len(lsr_cpus) // len(allowed)
+    return _spread(from_lsr, lsr_cpus, current) | _spread(size - from_lsr, ls_cpus, current)
 
 
-def _chosen(count: int, pool: Sequence[CPU], held: CPUSet) -> CPUSet:
-    return cpu_keep.least_change(_buckets(pool), CPUSet(spread(count, pool)), held)
+def _spread(count: int, pool: Sequence[CPU], current: CPUSet) -> CPUSet:
+    return cpu_keep.least_change(_buckets(pool), CPUSet(spread(count, pool)), current)
 
 
 def be_full_set(*, cpus: Sequence[CPU], reserved: CPUSet, system_exclusive: CPUSet, lse: CPUSet) -> CPUSet:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from koordlite.model.cpuset import CPUSet
 
 
-def target(found: CPUSet, *, exclusive: CPUSet, near: CPUSet, online: CPUSet) -> CPUSet:
-    """found − exclusive; where nothing is left of that, near − exclusive, then online − exclusive, then `found`.
+def target(current: CPUSet, *, exclusive: CPUSet, near: CPUSet, online: CPUSet) -> CPUSet:
+    """current − exclusive; where nothing is left of that, near − exclusive, then online − exclusive, then `current`.
 
-    `found` are the CPUs before us: what is left of them grows again when fewer CPUs are exclusive. `near` are the CPUs
-    of the NUMA nodes of `found`: a device's interrupts are best taken near it. An interrupt always has a CPU. The rule
-    is ours.
+    `current` are the CPUs before us: what is left of them grows again when fewer CPUs are exclusive. `near` are those
+    of the same NUMA nodes: a device's interrupts are best taken near it. An interrupt always has a CPU. Ours.
     """
-    return next((rest for cpus in (found, near, online) if (rest := cpus - exclusive)), found)
+    return next((allowed for cpus in (current, near, online) if (allowed := cpus - exclusive)), current)

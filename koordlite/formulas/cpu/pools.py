@@ -50,12 +50,12 @@ def shared_pools(
     pod without a label counts as LSR). BE may run on LSR CPUs while they idle, never on LSE ones. One entry per NUMA
     node that has CPUs left, in the order of (socket, node). Source: Koordinator `calcNodeTopo`.
     """
-    given = list(pinned)
-    lse = union(held for qos, held in given if qos is QoSClass.LSE)
-    kept = reserved | system_exclusive
+    assignments = list(pinned)
+    lse = union(cpuset for qos, cpuset in assignments if qos is QoSClass.LSE)
+    unusable = reserved | system_exclusive
     everything = by_numa_node(cpus)
-    latency_sensitive = without(everything, exclusive | union(held for _, held in given))
-    return without(latency_sensitive, kept), without(everything, exclusive | lse | kept)
+    latency_sensitive = without(everything, exclusive | union(cpuset for _, cpuset in assignments))
+    return without(latency_sensitive, unusable), without(everything, exclusive | lse | unusable)
 
 
 def by_numa_node(cpus: Sequence[CPU]) -> Pools:
@@ -63,13 +63,13 @@ def by_numa_node(cpus: Sequence[CPU]) -> Pools:
     members: dict[int, list[CPU]] = defaultdict(list)
     for cpu in sorted(cpus, key=lambda cpu: cpu.id):
         members[cpu.node].append(cpu)
-    entries = (Pool(held[0].socket, node, CPUSet(cpu.id for cpu in held)) for node, held in members.items())
+    entries = (Pool(own[0].socket, node, CPUSet(cpu.id for cpu in own)) for node, own in members.items())
     return tuple(sorted(entries, key=lambda pool: (pool.socket, pool.node)))
 
 
 def without(pools: Pools, cpus: CPUSet) -> Pools:
     """The pools less `cpus`; a pool that has none left is gone. Source: Koordinator `removeSystemQOSCPUs`."""
-    return tuple(Pool(pool.socket, pool.node, left) for pool in pools if (left := pool.cpuset - cpus))
+    return tuple(Pool(pool.socket, pool.node, remaining) for pool in pools if (remaining := pool.cpuset - cpus))
 
 
 def pinned(pods: Iterable[Pod]) -> list[tuple[QoSClass, CPUSet]]:
@@ -79,30 +79,30 @@ def pinned(pods: Iterable[Pod]) -> list[tuple[QoSClass, CPUSet]]:
     ]
 
 
-def kept_by_kubelet(held: Iterable[PodCPUs], pods: Iterable[Pod]) -> tuple[PodCPUs, ...]:
+def kept_by_kubelet(assignments: Iterable[PodCPUs], pods: Iterable[Pod]) -> tuple[PodCPUs, ...]:
     """Exclusive CPUs among those that kubelet's static policy gave away.
 
     Those of LS and BE pods and of pods with promised CPUs are not: their sets are written by us. Source: Koordinator
     `calGuaranteedCpu`.
     """
     ours = {pod.uid for pod in pods if pod.raw_qos in (QoSClass.LS, QoSClass.BE) or pod.resource_status.cpuset}
-    return tuple(each for each in held if each.claimed or each.uid not in ours)
+    return tuple(each for each in assignments if each.claimed or each.uid not in ours)
 
 
 def claimed(resources: KubeletResources | None, pods: Iterable[Pod]) -> tuple[PodCPUs, ...]:
     """CPUs that running pods have by ResourceClaims, whatever their class: the driver writes their sets."""
     listed = resources.pods if resources else ()
-    having = [each for each in listed if any(given.claims for given in each.containers.values())]
+    having = [each for each in listed if any(container.claims for container in each.containers.values())]
     if not having:
         return ()
     uids = {(pod.namespace, pod.name): pod.uid for pod in pods if pod.active}
-    found = []
+    claims = []
     for each in having:
         uid = each.uid or uids.get((each.namespace, each.name))
         if uid:
-            containers = {name: given.claimed for name, given in each.containers.items() if given.claims}
-            found.append(PodCPUs(uid, union(containers.values()), containers, claimed=True))
-    return tuple(found)
+            containers = {name: container.claimed for name, container in each.containers.items() if container.claims}
+            claims.append(PodCPUs(uid, union(containers.values()), containers, claimed=True))
+    return tuple(claims)
 
 
 def joined(pools: Iterable[Pool], nodes: Collection[int] | None = None) -> CPUSet:

@@ -72,9 +72,9 @@ def milli(*, used_ns: int, seconds: float) -> int:
 def shared_out(parts: Mapping[Key, int], *, total: int) -> dict[Key, int]:
     """`total` in the proportion of `parts`, in equal shares where they are all zero; the sum is exactly `total`."""
     weights = parts if any(parts.values()) else dict.fromkeys(parts, 1)
-    left, of = total, sum(weights.values())
+    remaining, of = total, sum(weights.values())
     shares: dict[Key, int] = {}
     for key, weight in weights.items():
-        shares[key] = left * weight // of if of else 0
-        left, of = left - shares[key], of - weight
+        shares[key] = remaining * weight // of if of else 0
+        remaining, of = remaining - shares[key], of - weight
     return shares

@@ -47,15 +47,15 @@ def quota_target(*, budget_milli: int, current_us: int, capacity_milli: int, owe
     It holds within 1 % of the node of `current_us`, except at the minimum. `current_us` -1 is unlimited, which no
     band or step applies to: the limit takes effect at once. Source: Koordinator `adjustByCfsQuota`, which owes nothing.
     """
-    wanted = max(budget_milli * PERIOD_US // 1000, MIN_QUOTA_US)
+    target = max(budget_milli * PERIOD_US // 1000, MIN_QUOTA_US)
     if current_us == UNLIMITED:
-        return wanted
+        return target
     node_us = math.ceil(capacity_milli / 1000) * PERIOD_US
     step = node_us * GROWTH + max(0, owed_milli_seconds) * PERIOD_US // 1000
-    within_band = abs(wanted - current_us) < node_us * DEAD_BAND and wanted != MIN_QUOTA_US
-    if within_band or wanted == current_us:
+    within_band = abs(target - current_us) < node_us * DEAD_BAND and target != MIN_QUOTA_US
+    if within_band or target == current_us:
         return None
-    return current_us + int(step) if wanted - current_us > step else wanted
+    return current_us + int(step) if target - current_us > step else target
 
 
 def cpu_target(*, budget_milli: int, present: int, cpus: int, owed_milli_seconds: int = 0) -> int:
@@ -64,8 +64,8 @@ def cpu_target(*, budget_milli: int, present: int, cpus: int, owed_milli_seconds
     `present` is how many it has, `cpus` how many the machine has. Source: Koordinator `adjustByCPUSet`, which owes
     nothing; its product is in doubles, so a machine of 70 CPUs grows by 8.
     """
-    wanted = max(-(-budget_milli // 1000), MIN_CPUS)
-    return min(wanted, present + math.ceil(cpus * GROWTH) + max(0, owed_milli_seconds) // 1000)
+    target = max(-(-budget_milli // 1000), MIN_CPUS)
+    return min(target, present + math.ceil(cpus * GROWTH) + max(0, owed_milli_seconds) // 1000)
 
 
 def owed_milli_seconds(

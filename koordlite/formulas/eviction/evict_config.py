@@ -16,17 +16,17 @@ _BY_USE, _BY_REQUESTS = (USED_CPU, BE_MEMORY, USED_MEMORY), (ALLOCATABLE_CPU, AL
 HIGHEST_PRIORITY = 7999
 """Priority up to which rules about requests may evict: prod begins above."""
 DEFAULT_GAP_PERCENT = 2
-"""A lower end that is not set is so much below its threshold."""
+"""A lower end that is not set is so much below its config."""
 
 
-def mistake(feature: str, threshold: Threshold | None) -> str:
-    """Mistake in what `feature` needs of `threshold`; None stands for a strategy that was never given."""
-    kind = NUMA_MEMORY if threshold is not None and feature.startswith(NUMA_MEMORY) else feature
-    if kind not in (*_BY_USE, *_BY_REQUESTS, BE_CPU, *([NUMA_MEMORY] if threshold else [])):
+def mistake(feature: str, config: Threshold | None) -> str:
+    """Mistake in what `feature` needs of `config`; None stands for a strategy that was never given."""
+    kind = NUMA_MEMORY if config is not None and feature.startswith(NUMA_MEMORY) else feature
+    if kind not in (*_BY_USE, *_BY_REQUESTS, BE_CPU, *([NUMA_MEMORY] if config else [])):
         return f"unknown feature: {feature}"
-    if threshold is None:
+    if config is None:
         return f"{'r' if feature in (BE_MEMORY, USED_MEMORY) else 'R'}esourceThresholdStrategy not config"
-    return _satisfaction(threshold) if kind == BE_CPU else _ends(kind, threshold) or _priority(kind, threshold)
+    return _satisfaction(config) if kind == BE_CPU else _ends(kind, config) or _priority(kind, config)
 
 
 def lower_end(threshold_percent: int, lower_percent: int | None) -> int:
@@ -34,8 +34,8 @@ def lower_end(threshold_percent: int, lower_percent: int | None) -> int:
     return threshold_percent - DEFAULT_GAP_PERCENT if lower_percent is None else lower_percent
 
 
-def _satisfaction(given: Threshold) -> str:
-    lower, upper = given.cpu_evict_be_satisfaction_lower_percent, given.cpu_evict_be_satisfaction_upper_percent
+def _satisfaction(config: Threshold) -> str:
+    lower, upper = config.cpu_evict_be_satisfaction_lower_percent, config.cpu_evict_be_satisfaction_upper_percent
     if lower is None or upper is None:
         return "CPUEvictBESatisfactionLowerPercent or CPUEvictBESatisfactionUpperPercent not config"
     if not 0 < lower <= 60:
@@ -47,17 +47,20 @@ def _satisfaction(given: Threshold) -> str:
     return ""
 
 
-def _ends(kind: str, given: Threshold) -> str:
-    of_memory = given.memory_evict_threshold_percent, given.memory_evict_lower_percent
+def _ends(kind: str, config: Threshold) -> str:
+    of_memory = config.memory_evict_threshold_percent, config.memory_evict_lower_percent
     upper, lower = {
-        USED_CPU: (given.cpu_evict_threshold_percent, given.cpu_evict_lower_percent),
+        USED_CPU: (config.cpu_evict_threshold_percent, config.cpu_evict_lower_percent),
         BE_MEMORY: of_memory,
         USED_MEMORY: of_memory,
-        NUMA_MEMORY: (given.numa_memory_evict_threshold_percent, given.numa_memory_evict_lower_percent),
-        ALLOCATABLE_CPU: (given.cpu_allocatable_evict_threshold_percent, given.cpu_allocatable_evict_lower_percent),
+        NUMA_MEMORY: (config.numa_memory_evict_threshold_percent, config.numa_memory_evict_lower_percent),
+        ALLOCATABLE_CPU: (
+            config.cpu_allocatable_evict_threshold_percent,
+            config.cpu_allocatable_evict_lower_percent,
+        ),
         ALLOCATABLE_MEMORY: (
-            given.memory_allocatable_evict_threshold_percent,
-            given.memory_allocatable_evict_lower_percent,
+            config.memory_allocatable_evict_threshold_percent,
+            config.memory_allocatable_evict_lower_percent,
         ),
     }[kind]
     if upper is None:
@@ -72,9 +75,9 @@ def _ends(kind: str, given: Threshold) -> str:
     return "" if lower < upper else f"lower percent({lower}) should less than threshold percent({upper})"
 
 
-def _priority(kind: str, given: Threshold) -> str:
-    most = given.allocatable_evict_priority_threshold
-    if kind in (USED_CPU, USED_MEMORY) and given.evict_enabled_priority_threshold is None:
+def _priority(kind: str, config: Threshold) -> str:
+    most = config.allocatable_evict_priority_threshold
+    if kind in (USED_CPU, USED_MEMORY) and config.evict_enabled_priority_threshold is None:
         return "EvictEnabledPriorityThreshold not config"
     if kind in _BY_REQUESTS and most is None:
         return "AllocatableEvictPriorityThreshold not config"

@@ -61,7 +61,7 @@ def walk(
     released: dict[str, dict[str, int]] = {task.target: {} for task in due}
     for uid in sorted(leaving):
         _add(released, contribution(uid, due))
-    chosen: set[str] = set()
+    victims: set[str] = set()
     fates: dict[tuple[str, str], Fate] = {}
     within_reach: dict[str, Amounts] = {}
     for task in due:
@@ -70,20 +70,20 @@ def walk(
             # What stays short when all candidates go, and so much of it they release.
             reach = {task.target: dict(released[task.target])}
             for uid in task.candidates:
-                if not (uid in leaving or uid in refused or uid in chosen):
+                if not (uid in leaving or uid in refused or uid in victims):
                     _add(reach, {task.target: contribution(uid, due).get(task.target, {})})
             least, all_of_it = task.to_release if task.least is None else task.least, reach[task.target]
             lacking = {name: all_of_it.get(name, 0) for name in remaining(least, all_of_it)}
         if lacking:
             within_reach[task.feature] = lacking
         for uid in task.candidates:
-            fate = "chosen" if uid in chosen else _fate(uid, task, released, leaving, refused)
-            if fate == "chosen" and uid not in chosen and lacking:
+            fate = "chosen" if uid in victims else _fate(uid, task, released, leaving, refused)
+            if fate == "chosen" and uid not in victims and lacking:
                 fate = "reach"
-            if fate == "chosen" and uid not in chosen:
-                fate = "later" if most is not None and len(chosen) >= most else fate
+            if fate == "chosen" and uid not in victims:
+                fate = "later" if most is not None and len(victims) >= most else fate
                 if fate == "chosen":
-                    chosen.add(uid)
+                    victims.add(uid)
                     _add(released, contribution(uid, due))
             fates[task.feature, uid] = fate
     return Walk(fates, released, within_reach)
@@ -93,8 +93,8 @@ def contribution(uid: str, tasks: Iterable[Task]) -> dict[str, dict[str, int]]:
     """By target, what goes with the pod: of each resource the most that any task of the target sees in it."""
     total: dict[str, dict[str, int]] = {}
     for task in tasks:
-        held = total.setdefault(task.target, {})
-        held.update(larger(held, task.contributions.get(uid, {})))
+        sums = total.setdefault(task.target, {})
+        sums.update(larger(sums, task.contributions.get(uid, {})))
     return total
 
 
@@ -109,8 +109,8 @@ def larger(first: Amounts, second: Amounts) -> dict[str, int]:
 def remaining(to_release: Amounts, released: Amounts) -> dict[str, int]:
     """Amounts still missing, by resource; what is not missing is not in it. Source: Koordinator
     `SubReleaseListNoNegative`."""
-    left = {name: amount - released.get(name, 0) for name, amount in to_release.items()}
-    return {name: amount for name, amount in left.items() if amount > 0}
+    missing = {name: amount - released.get(name, 0) for name, amount in to_release.items()}
+    return {name: amount for name, amount in missing.items() if amount > 0}
 
 
 def _fate(
@@ -120,13 +120,13 @@ def _fate(
     leaving: Collection[str],
     refused: Collection[str],
 ) -> Fate:
-    left = remaining(task.to_release, released[task.target])
+    missing = remaining(task.to_release, released[task.target])
     own = task.contributions.get(uid, {})
     if uid in leaving:
         return "leaving"
-    if not left:
+    if not missing:
         return "enough"
-    if not any(own.get(name, 0) > 0 for name in left):
+    if not any(own.get(name, 0) > 0 for name in missing):
         return "nothing"
     return "refused" if uid in refused else "chosen"
 

@@ -94,11 +94,11 @@ class Room:
 
 def wide_enough(member: Member, node: int) -> bool:
     """Tell whether one NUMA node can give it what it uses and what it may use."""
-    held = len(member.cpus.get(node, ())) * 1000
-    return held > 0 and held >= max(member.demand_milli, member.limit_milli or 0)
+    capacity_milli = len(member.cpus.get(node, ())) * 1000
+    return capacity_milli > 0 and capacity_milli >= max(member.demand_milli, member.limit_milli or 0)
 
 
-def kept(
+def retained(
     members: Mapping[str, Member], placed: Mapping[str, int], order: Sequence[str], room: Room
 ) -> tuple[dict[str, int], dict[str, str]]:
     """Placed pods that can stay, and why the others cannot. Earlier ones of `order` stay first:
@@ -127,7 +127,7 @@ def placed(
     """An outcome for each member of a tie that is nowhere yet. `where`: the NUMA node of pods that are on one, be it
     that they were placed or that others have tied them to it. The ties are gone through in their order."""
     now = dict(where)
-    found: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
     for tie in ties:
         here, there = now.get(tie.first), now.get(tie.second)
         new = [uid for uid in (tie.first, tie.second) if uid not in now]
@@ -139,10 +139,10 @@ def placed(
         for uid, outcome in _together(tie, [(uid, members[uid]) for uid in new], toward, room).items():
             if outcome.node is not None:
                 now[uid] = outcome.node
-                found[uid] = outcome
+                outcomes[uid] = outcome
             else:
-                found.setdefault(uid, outcome)
-    return found
+                outcomes.setdefault(uid, outcome)
+    return outcomes
 
 
 def _together(tie: Tie, new: Sequence[tuple[str, Member]], toward: int | None, room: Room) -> Mapping[str, Outcome]:
@@ -170,9 +170,9 @@ def memory_fits(growth: Sequence[tuple[str, int, bool]], *, free: int, reserve: 
     already stays as long as there is anything left. The kernel ends processes when such a node is full, although others
     have memory."""
     fitting: set[str] = set()
-    taken = 0
+    total = 0
     for uid, needs, already in sorted(growth, key=lambda each: (not each[2], each[1], each[0])):
-        if taken + needs <= free - (0 if already else reserve):
+        if total + needs <= free - (0 if already else reserve):
             fitting.add(uid)
-            taken += needs
+            total += needs
     return frozenset(fitting)

@@ -39,7 +39,7 @@ class MemoryThresholds(msgspec.Struct, frozen=True):
     bytes: int = 64 * 2**20
 
 
-Kept = tuple[str, CPUSet, bool]
+ReservedCPUs = tuple[str, CPUSet, bool]
 """Who keeps CPUs, which, and whether also from containers of the shared pool."""
 
 
@@ -52,10 +52,12 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     cpu_manager_policy: str
     memory: MemoryThresholds = MemoryThresholds()
 
-    def of_container(self, container: ContainerPlacement, kept: Iterable[Kept] = ()) -> Iterator[Violation]:
-        """Promises to one container that do not hold, and kept CPUs that it uses."""
+    def of_container(
+        self, container: ContainerPlacement, reservations: Iterable[ReservedCPUs] = ()
+    ) -> Iterator[Violation]:
+        """Promises to one container that do not hold, and reserved CPUs that it uses."""
         yield from container_violations(container, self.topology, self.memory)
-        for owner, reserved, strict in kept:
+        for owner, reserved, strict in reservations:
             wrong = reserved_use(container, owner=owner, reserved=reserved, strict=strict)
             if wrong:
                 yield wrong
@@ -64,16 +66,16 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         """Violation by a pod as a whole, of which `placed` are the containers."""
         together = pod_spans(placed, self.topology)
         mismatch = policy_mismatch(
-            wanted=asked_policy, node_policy=self.policy, cpu_manager_policy=self.cpu_manager_policy
+            policy=asked_policy, node_policy=self.policy, cpu_manager_policy=self.cpu_manager_policy
         )
         yield from filter(None, (together, mismatch))
 
     def of_pod(
-        self, placed: Sequence[ContainerPlacement], *, asked_policy: str, kept: Sequence[Kept] = ()
+        self, placed: Sequence[ContainerPlacement], *, asked_policy: str, reservations: Sequence[ReservedCPUs] = ()
     ) -> Iterator[Violation]:
         """Everything wrong with one pod."""
         for container in placed:
-            yield from self.of_container(container, kept)
+            yield from self.of_container(container, reservations)
         yield from self.of_whole(placed, asked_policy)
 
 
@@ -166,19 +168,19 @@ def pod_spans(containers: Iterable[ContainerPlacement], topology: Topology) -> V
     return Violation(WHOLE_POD, "PodSpansNUMA", "hard", {"nodes": node_list(nodes)})
 
 
-def policy_mismatch(*, wanted: str, node_policy: str, cpu_manager_policy: str) -> Violation | None:
+def policy_mismatch(*, policy: str, node_policy: str, cpu_manager_policy: str) -> Violation | None:
     """A pod that asks for a topology manager policy (annotation `volcano.sh/numa-topology-policy`) on a node where
     kubelet runs another one, or whose CPU manager aligns nothing. Empty words mean nothing was asked, or is known.
 
     `node` in the evidence is what stands in the way: the other policy, or `cpu-manager-none`.
     """
-    if wanted in ("", "none") or not node_policy or not cpu_manager_policy:
+    if policy in ("", "none") or not node_policy or not cpu_manager_policy:
         return None
-    if cpu_manager_policy == "static" and wanted == node_policy:
+    if cpu_manager_policy == "static" and policy == node_policy:
         return None
     node = node_policy if cpu_manager_policy == "static" else f"cpu-manager-{cpu_manager_policy}"
     evidence = {
-        "pod": wanted,
+        "pod": policy,
         "node": node,
         "topologyManagerPolicy": node_policy,
         "cpuManagerPolicy": cpu_manager_policy,

@@ -25,8 +25,8 @@ def last(entries: Iterable[ManagedFields]) -> OtherWriter | None:
     return OtherWriter(manager=newest.manager, time=newest.time, annotations=annotations)
 
 
-def at_work(found: OtherWriter | None, at_start: OtherWriter | None) -> OtherWriter | None:
-    """`found` unless it is what stood there when this run first saw the object: that program may be long gone. One that
-    is at work writes again."""
-    stays = found and at_start and (found.manager, found.time) == (at_start.manager, at_start.time)
-    return None if stays else found
+def at_work(current: OtherWriter | None, at_start: OtherWriter | None) -> OtherWriter | None:
+    """`current`, unless it stood there when this run first saw the object: that program may be long gone. One at work
+    writes again."""
+    stays = current and at_start and (current.manager, current.time) == (at_start.manager, at_start.time)
+    return None if stays else current

@@ -41,13 +41,13 @@ def _rewritten(single: Sequence[tuple[str, Socket]]) -> Counter[tuple[str, str]]
     for number, (_, (own, _)) in enumerate(single):
         by_own[own].append(number)
     pairs: Counter[tuple[str, str]] = Counter()
-    taken: set[int] = set()
+    paired: set[int] = set()
     for number, (pod, (_, other)) in enumerate(single):
-        if number in taken:
+        if number in paired:
             continue
-        client = next((n for n in by_own.get(other, ()) if n not in taken and single[n][0] != pod), None)
+        client = next((n for n in by_own.get(other, ()) if n not in paired and single[n][0] != pod), None)
         if client is not None:
-            taken |= {number, client}
+            paired |= {number, client}
             name = single[client][0]
             pairs[min(pod, name), max(pod, name)] += 1
     return pairs

@@ -50,48 +50,48 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Whether `available` of a resource says what is left. Koordinator's zones only repeat `allocatable` there."""
 
 
-def difference(published: Published, wanted: Report) -> str:
+def difference(published: Published, target: Report) -> str:
     """The first thing that differs, in words; empty when all is as wanted."""
     if not published.topology:
         return "metadata changed"
-    if wanted.zones is not None and published.topology_policies != wanted.policies:
+    if target.zones is not None and published.topology_policies != target.policies:
         return "TopologyPolicies changed"
-    for key, text in wanted.annotations.items():
+    for key, text in target.annotations.items():
         if not same_text(published.topology.get(key), text):
             return f"annotations changed, key {key}"
-    for key, label in wanted.labels.items():
+    for key, label in target.labels.items():
         if published.topology_labels.get(key) != label:
             return f"labels changed, key {key}"
-    return _zones_difference(published, wanted)
+    return _zones_difference(published, target)
 
 
-def zones_differ(published: Published, wanted: Report) -> bool:
+def zones_differ(published: Published, target: Report) -> bool:
     """Tell whether zones, policies or attributes have to be written."""
-    return published.topology_policies != wanted.policies or bool(_zones_difference(published, wanted))
+    return published.topology_policies != target.policies or bool(_zones_difference(published, target))
 
 
-def _zones_difference(published: Published, wanted: Report) -> str:
-    if wanted.zones is None:
+def _zones_difference(published: Published, target: Report) -> str:
+    if target.zones is None:
         return ""
-    for name, value in wanted.attributes.items():
+    for name, value in target.attributes.items():
         if published.topology_attributes.get(name) != value:
             return f"attributes changed, name {name}"
-    found = _zone_difference(published.zones, wanted.zones, wanted)
-    return f"Zones changed, item: {found}" if found else ""
+    item = _zone_difference(published.zones, target.zones, target)
+    return f"Zones changed, item: {item}" if item else ""
 
 
-def same_text(published: str | None, wanted: str | None) -> bool:
+def same_text(published: str | None, target: str | None) -> bool:
     """Tell whether two annotations mean the same JSON; two that cannot be read are the same."""
-    if published is None or wanted is None:
-        return published == wanted
-    return published == wanted or _meaning(published) == _meaning(wanted)
+    if published is None or target is None:
+        return published == target
+    return published == target or _meaning(published) == _meaning(target)
 
 
-def _zone_difference(published: Sequence[Zone], wanted: Sequence[Zone], report: Report) -> str:
+def _zone_difference(published: Sequence[Zone], target: Sequence[Zone], report: Report) -> str:
     """The first thing that differs between the zones; empty when nothing of ours does."""
-    if len(published) != len(wanted):
+    if len(published) != len(target):
         return "zones number"
-    pairs = list(zip(published, wanted, strict=True))
+    pairs = list(zip(published, target, strict=True))
     for index, (old, new) in enumerate(pairs):
         if old.name != new.name:
             return f"zone {index} name"
@@ -112,7 +112,7 @@ def _attribute(zone: Zone, name: str) -> str | None:
 
 def _amounts(zone: Zone, report: Report) -> dict[str, list[Quantity | str]]:
     """Amounts by resource; one that cannot be read differs from every one that can."""
-    found: dict[str, list[Quantity | str]] = {}
+    amounts: dict[str, list[Quantity | str]] = {}
     for each in zone.resources or ():
         texts = [each.capacity, each.allocatable, *([each.available] if report.tells_available else [])]
         for text in texts:
@@ -120,8 +120,8 @@ def _amounts(zone: Zone, report: Report) -> dict[str, list[Quantity | str]]:
                 amount: Quantity | str = Quantity.parse(text)
             except ValueError:
                 amount = str(text)
-            found.setdefault(each.name, []).append(amount)
-    return found
+            amounts.setdefault(each.name, []).append(amount)
+    return amounts
 
 
 def _meaning(text: str) -> str | None:

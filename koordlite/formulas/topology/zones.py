@@ -74,36 +74,36 @@ def amounts(
     *,
     unmanaged: Sequence[Resources],
     allocatable: ResourceSet,
-    held: Collection[ResourceSet],
+    allocations: Collection[ResourceSet],
 ) -> list[dict[str, Amounts]]:
     """Each zone's resources, in the order of `nodes`.
 
-    `allocatable` is what kubelet may give out, `held` what containers that have not ended have of it. A resource that
-    kubelet does not manage is available as the machine has it, or as `unmanaged` says.
+    `allocatable` is what kubelet may give out, `allocations` what containers that have not ended have of it. A
+    resource that kubelet does not manage is available as the machine has it, or as `unmanaged` says.
     """
     zones = [
         {name: Amounts(whole, unmanaged[place][name], unmanaged[place][name]) for name, whole in capacity.items()}
         for place, capacity in enumerate(capacities)
     ]
-    given, claimed = union(each.cpus for each in held), union(each.claimed for each in held)
-    left = _memory_left(allocatable.memory, [block for each in held for block in each.memory])
+    exclusive, claimed = union(each.cpus for each in allocations), union(each.claimed for each in allocations)
+    memory = _memory_left(allocatable.memory, [block for each in allocations for block in each.memory])
     devices = _device_ids(allocatable.devices)
-    used = _device_ids(device for each in held for device in each.devices)
+    used = _device_ids(device for each in allocations for device in each.devices)
     for node, zone, capacity in zip(nodes, zones, capacities, strict=True):
         if allocatable.cpus:
             mine = allocatable.cpus & node.cpus
-            zone["cpu"] = _amounts(len(mine), len(mine - given - claimed), "DecimalSI", capacity.get("cpu"))
+            zone["cpu"] = _amounts(len(mine), len(mine - exclusive - claimed), "DecimalSI", capacity.get("cpu"))
         elif (taken_here := claimed & node.cpus) and "cpu" in zone:
             # A DRA driver gives CPUs where kubelet does not.
             free = max(zone["cpu"].available.milli - 1000 * len(taken_here), 0)
             zone["cpu"] = msgspec.structs.replace(zone["cpu"], available=Quantity.of_milli(free))
-        for kind, by_node in left.items():
+        for kind, by_node in memory.items():
             most, free = by_node.get(node.id, (0, 0))
             zone[kind] = _amounts(most, free, "BinarySI", capacity.get(kind))
         for resource, ids in devices.items():
             here = ids.get(node.id, frozenset())
-            taken = used.get(resource, {}).get(node.id, frozenset())
-            zone[resource] = _amounts(len(here), len(here - taken), "DecimalSI", None)
+            in_use = used.get(resource, {}).get(node.id, frozenset())
+            zone[resource] = _amounts(len(here), len(here - in_use), "DecimalSI", None)
     return zones
 
 
@@ -114,7 +114,7 @@ def _amounts(allocatable: int, available: int, form: Format, capacity: Quantity 
 
 
 def _memory_left(
-    allocatable: Iterable[MemoryBlock], held: Iterable[MemoryBlock]
+    allocatable: Iterable[MemoryBlock], blocks: Iterable[MemoryBlock]
 ) -> dict[str, dict[int, tuple[int, int]]]:
     """By kind and NUMA node: the bytes that may be given out, and those of them that are left."""
     most: dict[str, dict[int, int]] = {}
@@ -124,7 +124,7 @@ def _memory_left(
             kind[node] = kind.get(node, 0) + block.size
     free = {kind: dict(nodes) for kind, nodes in most.items()}
     # Blocks of one node first: those of several take what is left.
-    for block in sorted(held, key=lambda block: len(block.nodes)):
+    for block in sorted(blocks, key=lambda block: len(block.nodes)):
         size, kind = block.size, free.get(block.kind, {})
         for node in sorted(block.nodes):
             part = min(size, kind.get(node, 0))
@@ -137,9 +137,9 @@ def _memory_left(
 def _device_ids(devices: Iterable[Devices]) -> dict[str, dict[int, frozenset[str]]]:
     """Ids by resource and NUMA node. A device at two nodes can be had at either, so it counts at both; one whose node
     nobody knows is in no zone."""
-    found: dict[str, dict[int, frozenset[str]]] = {}
+    by_resource: dict[str, dict[int, frozenset[str]]] = {}
     for each in devices:
         for node in each.nodes:
-            nodes = found.setdefault(each.resource, {})
+            nodes = by_resource.setdefault(each.resource, {})
             nodes[node] = nodes.get(node, frozenset()) | frozenset(each.ids)
-    return found
+    return by_resource

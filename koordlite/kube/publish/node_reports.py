@@ -43,7 +43,7 @@ def topology(snapshot: Snapshot, *, parts: bool = False) -> TopologyObject:
     if promised.reserved:
         reserved["cpu"] = Quantity.of(len(promised.reserved))
     nodes = zones.node_zones(
-        snapshot.topology.nodes, reserved_cpus=promised.reserved, reserved=reserved, taken=promised.taken
+        snapshot.topology.nodes, reserved_cpus=promised.reserved, reserved=reserved, unavailable=promised.taken
     )
     return TopologyObject(
         crane_manager_policy=ManagerPolicy(

@@ -102,10 +102,10 @@ _ZERO = Quantity(0)
 
 def guaranteed_cpus(requests: Mapping[str, Quantity], limits: Mapping[str, Quantity]) -> int:
     """Whole CPUs that the container requests, where its limit is the same; else 0."""
-    asked = requests.get("cpu", _ZERO)
-    if asked != limits.get("cpu", _ZERO) or asked.nano % NANO or asked.nano < 0:
+    request = requests.get("cpu", _ZERO)
+    if request != limits.get("cpu", _ZERO) or request.nano % NANO or request.nano < 0:
         return 0
-    return asked.value
+    return request.value
 
 
 def unfit(containers: Sequence[Container], only: Sequence[str]) -> str:
@@ -116,8 +116,8 @@ def unfit(containers: Sequence[Container], only: Sequence[str]) -> str:
             return f"it names container {name[:63]!r}, and has {', '.join(by_name)}"
         requests, limits = by_name[name]
         if not guaranteed_cpus(requests, limits):
-            asked, limit = requests.get("cpu", _ZERO), limits.get("cpu", _ZERO)
-            return f"container {name} needs whole CPUs as request and limit, and has cpu {asked} and {limit}"
+            request, limit = requests.get("cpu", _ZERO), limits.get("cpu", _ZERO)
+            return f"container {name} needs whole CPUs as request and limit, and has cpu {request} and {limit}"
     return ""
 
 
@@ -127,8 +127,8 @@ def targets(policy: str, containers: Sequence[Container], only: Sequence[str] = 
     if policy == "none":
         return {}
     containers = [each for each in containers if not only or each[0] in only]
-    found = {name: guaranteed_cpus(requests, limits) for name, requests, limits in containers}
-    return {name: count for name, count in found.items() if count}
+    counts = {name: guaranteed_cpus(requests, limits) for name, requests, limits in containers}
+    return {name: count for name, count in counts.items() if count}
 
 
 Entries = Mapping[str, Mapping[str, Entry]]
@@ -148,55 +148,57 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Why the pod gets no CPUs by Crane's rules, whatever it asks for; empty when nothing stands against it."""
 
 
-def kept(before: Entries, claims: Iterable[Claim]) -> Entries:
+def valid_entries(before: Entries, claims: Iterable[Claim]) -> Entries:
     """Rest of `before` that still holds: the assignments of pods that ask for the same as they did."""
-    asked = {claim.uid: claim for claim in claims if not claim.barred}
-    return {uid: theirs for uid, theirs in before.items() if uid in asked and _same(theirs, asked[uid])}
+    by_uid = {claim.uid: claim for claim in claims if not claim.barred}
+    return {uid: theirs for uid, theirs in before.items() if uid in by_uid and _same(theirs, by_uid[uid])}
 
 
-def adopted(left: Mapping[str, Mapping[str, CPUSet]], held: Assignments, claims: Iterable[Claim]) -> Assignments:
-    """`held` with what crane-agent `left` in its checkpoint, by pod uid and container, as far as it is what the claims
-    ask for and nobody else has it: such pods stay on their CPUs."""
+def adopted(
+    checkpoint: Mapping[str, Mapping[str, CPUSet]], current: Assignments, claims: Iterable[Claim]
+) -> Assignments:
+    """`current` with the entries of crane-agent's `checkpoint`, by pod uid and container, that are what the claims ask
+    for and that nobody else has: such pods stay on their CPUs."""
     for claim in claims:
-        theirs = {name: cpus for name, cpus in left.get(claim.uid, {}).items() if name in claim.containers}
-        if theirs.keys() == claim.containers.keys() and _fits(union(theirs.values()), held, claim):
+        theirs = {name: cpus for name, cpus in checkpoint.get(claim.uid, {}).items() if name in claim.containers}
+        if theirs.keys() == claim.containers.keys() and _fits(union(theirs.values()), current, claim):
             for name, each in theirs.items():
-                held = held.with_entry(claim.uid, name, Entry(claim.policy, claim.zones, each))
-    return held
+                current = current.with_entry(claim.uid, name, Entry(claim.policy, claim.zones, each))
+    return current
 
 
-def _fits(cpus: CPUSet, held: Assignments, claim: Claim) -> bool:
+def _fits(cpus: CPUSet, current: Assignments, claim: Claim) -> bool:
     """Tell whether these CPUs are what the claim asks for, and free."""
-    counts = tuple((node, len(cpus & CPUSet(held.machine.nodes.get(node, ())))) for node, _ in claim.zones)
-    asked = counts == claim.zones and len(cpus) == sum(count for _, count in claim.zones)
-    free = cpus <= held.shared - held.immovable and bool(held.default - cpus)
-    return asked and free and claim.policy in ("exclusive", "immovable") and not claim.barred
+    counts = tuple((node, len(cpus & CPUSet(current.machine.nodes.get(node, ())))) for node, _ in claim.zones)
+    matches = counts == claim.zones and len(cpus) == sum(count for _, count in claim.zones)
+    free = cpus <= current.shared - current.immovable and bool(current.default - cpus)
+    return matches and free and claim.policy in ("exclusive", "immovable") and not claim.barred
 
 
 def renewed(
-    held: Assignments, claims: Sequence[Claim], shortage: Callable[[CPUSet], str] = lambda _exclusive: ""
+    current: Assignments, claims: Sequence[Claim], shortage: Callable[[CPUSet], str] = lambda _exclusive: ""
 ) -> tuple[Assignments, Mapping[str, str]]:
-    """`held` with what the claims get that have nothing yet, in their order; and why the others get nothing, by uid.
+    """`current` with what the claims get that have nothing yet, in their order; and why the others get nothing, by uid.
 
     `shortage` says why not so many CPUs may be exclusive, empty when they may; what holds already stays.
     """
     refused: dict[str, str] = {}
-    held = _followed(held, claims, shortage)
+    current = _followed(current, claims, shortage)
     for claim in claims:
-        if claim.uid in held.entries:
+        if claim.uid in current.entries:
             continue
-        why = claim.barred or _wrong(held, claim)
-        after = held if why else _granted(held, claim)
-        why = why or (shortage(after.exclusive) if after.exclusive != held.exclusive else "")
+        why = claim.barred or _wrong(current, claim)
+        after = current if why else _granted(current, claim)
+        why = why or (shortage(after.exclusive) if after.exclusive != current.exclusive else "")
         if why:
             refused[claim.uid] = why
         else:
-            held = after
-    return held, refused
+            current = after
+    return current, refused
 
 
-def _followed(held: Assignments, claims: Sequence[Claim], shortage: Callable[[CPUSet], str]) -> Assignments:
-    """`held` after containers were resized in place: each keeps as many of its CPUs as it requests.
+def _followed(current: Assignments, claims: Sequence[Claim], shortage: Callable[[CPUSet], str]) -> Assignments:
+    """`current` after containers were resized in place: each keeps as many of its CPUs as it requests.
 
     One that grows again gets others as far as the pod's result reaches and they are free. First those that shrink: the
     others may need what they had.
@@ -204,7 +206,7 @@ def _followed(held: Assignments, claims: Sequence[Claim], shortage: Callable[[CP
     Ours: crane-agent leaves a container what it had, whatever it requests.
     """
     for grows, claim in itertools.product((False, True), claims):
-        theirs, promised = held.entries.get(claim.uid, {}), sum(count for _, count in claim.zones)
+        theirs, promised = current.entries.get(claim.uid, {}), sum(count for _, count in claim.zones)
         each_its_own = len(union(entry.cpus for entry in theirs.values())) == sum(len(e.cpus) for e in theirs.values())
         if claim.policy == "numa" or not each_its_own or sum(claim.containers.values()) > promised:
             continue
@@ -213,13 +215,13 @@ def _followed(held: Assignments, claims: Sequence[Claim], shortage: Callable[[CP
             if not count or count == len(entry.cpus) or (count > len(entry.cpus)) != grows:
                 continue
             try:
-                cpus = resized(entry.cpus, count, held.machine, union(held.free(node) for node, _ in claim.zones))
+                cpus = resized(entry.cpus, count, current.machine, union(current.free(node) for node, _ in claim.zones))
             except ValueError:
                 continue  # It keeps what it has until there is more.
-            after = held.with_entry(claim.uid, name, msgspec.structs.replace(entry, cpus=cpus))
+            after = current.with_entry(claim.uid, name, msgspec.structs.replace(entry, cpus=cpus))
             if not grows or (after.default and not shortage(after.exclusive)):
-                held = after
-    return held
+                current = after
+    return current
 
 
 def contradiction(entries: Entries) -> str:
@@ -239,32 +241,35 @@ def _same(theirs: Mapping[str, Entry], claim: Claim) -> bool:
     return alike and theirs.keys() == claim.containers.keys()
 
 
-def _wrong(held: Assignments, claim: Claim) -> str:
+def _wrong(current: Assignments, claim: Claim) -> str:
     """Reason why the claim cannot be granted, with numbers; empty when it can."""
-    nodes = sorted(held.machine.nodes)
+    nodes = sorted(current.machine.nodes)
     absent = [node for node, _ in claim.zones if node not in nodes]
     if absent:
         return f"it names NUMA node {absent[0]}, and this machine has {', '.join(map(str, nodes)) or 'none'}"
     if claim.policy == "numa":
         return ""
-    asked, given = sum(claim.containers.values()), sum(count for _, count in claim.zones)
-    if given > asked:
-        return f"it names {given} CPUs, and the containers request {asked}"
-    short = [(node, count) for node, count in claim.zones if count > len(held.free(node))]
+    requested, promised = sum(claim.containers.values()), sum(count for _, count in claim.zones)
+    if promised > requested:
+        return f"it names {promised} CPUs, and the containers request {requested}"
+    short = [(node, count) for node, count in claim.zones if count > len(current.free(node))]
     if short:
         node, count = short[0]
-        return f"{count} CPUs of NUMA node {node} are asked for, and {len(held.free(node))} are free: {held.free(node)}"
-    if claim.policy == "exclusive" and given >= len(held.default):
-        return f"{given} CPUs are asked for, and of {len(held.default)} shared ones one has to stay for other pods"
+        free = current.free(node)
+        return f"{count} CPUs of NUMA node {node} are asked for, and {len(free)} are free: {free}"
+    if claim.policy == "exclusive" and promised >= len(current.default):
+        return (
+            f"{promised} CPUs are asked for, and of {len(current.default)} shared ones one has to stay for other pods"
+        )
     return ""
 
 
-def _granted(held: Assignments, claim: Claim) -> Assignments:
+def _granted(current: Assignments, claim: Claim) -> Assignments:
     """Each container gets as many of the pod's CPUs as it requests; all of them where there are not enough."""
-    cpus = EMPTY if claim.policy == "numa" else held.chosen(dict(claim.zones))
+    cpus = EMPTY if claim.policy == "numa" else current.chosen(dict(claim.zones))
     divides = bool(cpus) and sum(claim.containers.values()) == len(cpus)
     for name, count in claim.containers.items():
-        part = take_packed(held.machine, cpus, count) if divides else cpus
+        part = take_packed(current.machine, cpus, count) if divides else cpus
         cpus -= part if divides else EMPTY
-        held = held.with_entry(claim.uid, name, Entry(claim.policy, claim.zones, part))
-    return held
+        current = current.with_entry(claim.uid, name, Entry(claim.policy, claim.zones, part))
+    return current

@@ -68,14 +68,14 @@ class _Offer(msgspec.Struct, frozen=True):
 
     name: str
     allocatable: Amounts
-    given: Amounts
+    used: Amounts
 
     def free(self, resource: str, *, whole_cpus: bool = False) -> int:
         """Nano-units; `whole_cpus` counts no part of a CPU that could be given."""
         allocatable = self.allocatable.get(resource, _ZERO).nano
         if whole_cpus and resource == "cpu":
             allocatable -= allocatable % NANO
-        return allocatable - self.given.get(resource, _ZERO).nano
+        return allocatable - self.used.get(resource, _ZERO).nano
 
     def fits(self, request: Amounts) -> bool:
         """All of the request."""
@@ -85,20 +85,20 @@ class _Offer(msgspec.Struct, frozen=True):
 def verdict(
     pod: PodAsked,
     topology: TopologyObject | None,
-    given: Iterable[Mapping[str, Amounts]],
+    results: Iterable[Mapping[str, Amounts]],
     *,
     resources: Sequence[str] = AWARE_RESOURCES,
 ) -> CraneVerdict:
     """Judge whether the pod may go to the node with this topology.
 
-    `given` are the results of the pods that are there or on their way: amounts by name of the NUMA node. `resources`
+    `results` are those of the pods that are there or on their way: amounts by name of the NUMA node. `resources`
     are counted by NUMA node.
     """
     why = assignments.unfit(pod.containers, pod.only)
     if why:
         return CraneVerdict(text=NOT_EXCLUSIVE, detail=why)
-    wanted = assignments.targets(pod.policy, pod.containers, pod.only) if "cpu" in resources else {}
-    if pod.of_daemon_set or not wanted:
+    counts = assignments.targets(pod.policy, pod.containers, pod.only) if "cpu" in resources else {}
+    if pod.of_daemon_set or not counts:
         why = "pods of a DaemonSet are not bound" if pod.of_daemon_set else "no container asks for whole CPUs"
         return CraneVerdict(detail=f"Crane places no container of this pod: {why}")
     if topology is None:
@@ -113,8 +113,8 @@ def verdict(
         return CraneVerdict(
             detail=f"Crane places no pod here: cpuManagerPolicy is {policy.cpu_manager_policy or 'not set'}"
         )
-    request = _request(pod, wanted, resources)
-    offers = _offers_of(topology.zones or (), given)
+    request = _request(pod, counts, resources)
+    offers = _offers_of(topology.zones or (), results)
     if pod.aware if pod.aware is not None else policy.topology_manager_policy == SINGLE_NUMA:
         return _one(request, offers)
     return _several(request, offers)
@@ -127,18 +127,18 @@ def results_of(zones: Iterable[Zone]) -> dict[str, Amounts]:
     }
 
 
-def _request(pod: PodAsked, wanted: Mapping[str, int], resources: Sequence[str]) -> Amounts:
+def _request(pod: PodAsked, counts: Mapping[str, int], resources: Sequence[str]) -> Amounts:
     total: dict[str, Quantity] = {}
     for name, requests, _ in pod.containers:
-        if name in wanted:
+        if name in counts:
             add_resources(total, {r: amount for r, amount in requests.items() if r in resources})
     return {resource: amount for resource, amount in total.items() if amount.nano > 0}
 
 
-def _offers_of(zones: Iterable[Zone], given: Iterable[Mapping[str, Amounts]]) -> list[_Offer]:
+def _offers_of(zones: Iterable[Zone], results: Iterable[Mapping[str, Amounts]]) -> list[_Offer]:
     """NUMA nodes, those with the most free CPU first."""
     used: dict[str, dict[str, Quantity]] = {}
-    for result in given:
+    for result in results:
         for name, amounts in result.items():
             add_resources(used.setdefault(name, {}), amounts)
     offers = [
@@ -150,29 +150,29 @@ def _offers_of(zones: Iterable[Zone], given: Iterable[Mapping[str, Amounts]]) ->
 
 
 def _one(request: Amounts, offers: Sequence[_Offer]) -> CraneVerdict:
-    chosen = next((offer for offer in offers if offer.fits(request)), None)
-    if chosen is None:
+    best = next((offer for offer in offers if offer.fits(request)), None)
+    if best is None:
         return CraneVerdict(
             text=NOT_ENOUGH, detail=f"{_said(request)} of one NUMA node requested; {_numbers(request, offers)}"
         )
     return CraneVerdict(
-        score=MAX_SCORE, result={chosen.name: request}, detail=f"all on {chosen.name}; {_numbers(request, offers)}"
+        score=MAX_SCORE, result={best.name: request}, detail=f"all on {best.name}; {_numbers(request, offers)}"
     )
 
 
 def _several(request: Amounts, offers: Sequence[_Offer]) -> CraneVerdict:
     """Whole CPUs from the emptiest NUMA node on; with too few everywhere the result names what there is."""
-    left = {resource: amount.nano for resource, amount in request.items()}
+    remaining = {resource: amount.nano for resource, amount in request.items()}
     result: dict[str, Amounts] = {}
     for offer in offers:
-        share = {r: min(nano, max(offer.free(r, whole_cpus=True), 0)) for r, nano in left.items()}
-        left = {r: nano - share[r] for r, nano in left.items()}
+        share = {r: min(nano, max(offer.free(r, whole_cpus=True), 0)) for r, nano in remaining.items()}
+        remaining = {r: nano - share[r] for r, nano in remaining.items()}
         part = {r: Quantity(nano, request[r].format) for r, nano in share.items() if nano}
         if part:
             result[offer.name] = part
-        if not any(left.values()):
+        if not any(remaining.values()):
             break
-    missing = {r: Quantity(nano, request[r].format) for r, nano in left.items() if nano}
+    missing = {r: Quantity(nano, request[r].format) for r, nano in remaining.items() if nano}
     lacking = f"{_said(missing)} on no NUMA node; " if missing else ""
     return CraneVerdict(
         score=MAX_SCORE // len(result) if result else 0,

@@ -21,34 +21,34 @@ _ZERO = Quantity(0)
 
 def reserved_by_number(machine: Machine, count: int) -> CPUSet:
     """So many CPUs, from the first NUMA nodes on, packed as kubelet does. Source: crane-agent `buildReservedCPUSet`."""
-    kept: list[CPUSet] = []
+    parts: list[CPUSet] = []
     for node in sorted(machine.nodes):
         part = min(count, len(machine.nodes[node]))
-        kept.append(take_packed(machine, CPUSet(machine.nodes[node]), part))
+        parts.append(take_packed(machine, CPUSet(machine.nodes[node]), part))
         count -= part
-    return union(kept)
+    return union(parts)
 
 
 def node_zones(
-    nodes: Sequence[NUMANode], *, reserved_cpus: CPUSet, reserved: Mapping[str, Quantity], taken: CPUSet = EMPTY
+    nodes: Sequence[NUMANode], *, reserved_cpus: CPUSet, reserved: Mapping[str, Quantity], unavailable: CPUSet = EMPTY
 ) -> Iterator[Zone]:
     """One zone for each NUMA node. `reserved` are kubelet's amounts (kubeReserved + systemReserved); of cpu it counts
-    only while `reserved_cpus` names no CPU. CPUs `taken` by others are not allocatable. Costs are SLIT distances.
+    only while `reserved_cpus` names no CPU. CPUs that are `unavailable` are not allocatable. Costs are SLIT distances.
     """
-    left = dict(reserved)
+    remaining = dict(reserved)
     whole = 0 if reserved_cpus else -(-reserved.get("cpu", _ZERO).nano // NANO)
     for node in nodes:
         ids = node.cpus & reserved_cpus
         count = len(ids) if reserved_cpus else min(whole, len(node.cpus))
         whole -= 0 if reserved_cpus else count
         if reserved_cpus:
-            left["cpu"] = Quantity.of(len(ids))
+            remaining["cpu"] = Quantity.of(len(ids))
         capacity = {"cpu": Quantity.of(len(node.cpus))}
         if node.memory:
             capacity["memory"] = Quantity.of(node.memory, "BinarySI")
-        allocatable = {name: _less(amount, left, name) for name, amount in capacity.items()}
-        others = len(node.cpus & taken - ids)
-        allocatable["cpu"] = Quantity(max(allocatable["cpu"].nano - others * NANO, 0))
+        allocatable = {name: _less(amount, remaining, name) for name, amount in capacity.items()}
+        others_nano = len(node.cpus & unavailable - ids) * NANO
+        allocatable["cpu"] = Quantity(max(allocatable["cpu"].nano - others_nano, 0))
         yield Zone(
             name=zone_name(node.id),
             type="Node",
@@ -77,9 +77,9 @@ def _part(name: str, kind: str, parent: str, members: Sequence[CPU]) -> Zone:
     return Zone(name=name, type=kind, parent=parent, attributes={"cpus": str(CPUSet(cpu.id for cpu in members))})
 
 
-def _less(amount: Quantity, left: dict[str, Quantity], name: str) -> Quantity:
-    """`amount` without what is reserved of it, at least 0; the rest stays in `left`."""
-    kept = left.get(name, _ZERO)
-    taken = min(kept.nano, amount.nano)
-    left[name] = Quantity(kept.nano - taken, kept.format)
-    return Quantity(amount.nano - taken, amount.format)
+def _less(amount: Quantity, remaining: dict[str, Quantity], name: str) -> Quantity:
+    """`amount` without what is reserved of it, at least 0; the rest is `remaining`."""
+    reserved = remaining.get(name, _ZERO)
+    share = min(reserved.nano, amount.nano)
+    remaining[name] = Quantity(reserved.nano - share, reserved.format)
+    return Quantity(amount.nano - share, amount.format)

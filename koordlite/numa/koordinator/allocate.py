@@ -6,7 +6,7 @@ Source: Koordinator v1.9 `Allocate`, `tryBestToDistributeEvenly`, `allocateCPUSe
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -21,11 +21,11 @@ from koordlite.numa.koordinator.values import (
     RESTRICTED_POLICY,
     SPREAD_BY_PCPUS,
     ZERO,
+    AllocatedCPU,
     Allocation,
     Amounts,
     Refusal,
     Reserved,
-    TakenCPU,
     Zones,
     available_cpus,
     available_zones,
@@ -96,7 +96,7 @@ class Supply(msgspec.Struct, frozen=True, dict=True):
     zones: Zones
     cpus: CPUSet
     """CPUs the bind policy can use."""
-    taken: Mapping[int, TakenCPU]
+    allocated_cpus: Mapping[int, AllocatedCPU]
     preferred: CPUSet = EMPTY
 
     @classmethod
@@ -105,29 +105,33 @@ class Supply(msgspec.Struct, frozen=True, dict=True):
         cpu."""
         if reuse is NO_REUSE:
             bind = request.policy.bind if request.required else ""
-            found: Supply = node.once(("supply", bind), lambda: cls._of(node, bind, NO_REUSE))
-            return found
+            supply: Supply = node.once(("supply", bind), lambda: cls._of(node, bind, NO_REUSE))
+            return supply
         return cls._of(node, request.policy.bind if request.required else "", reuse)
 
     @classmethod
     def _of(cls, node: KoordinatorNode, required_bind: str, reuse: Reuse) -> Supply:
         topology = node.topology
-        taken = returned(node.held.cpus, reuse.preferred, reuse.preemptible)
-        cpus = available_cpus(topology.machine, taken, reserved=topology.reserved, most_holders=topology.most_holders)
-        zones = reuse.only or available_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable=reuse.zones)
+        allocated_cpus = returned(node.allocated.cpus, reuse.preferred, reuse.preemptible)
+        cpus = available_cpus(
+            topology.machine, allocated_cpus, reserved=topology.reserved, most_holders=topology.most_holders
+        )
+        zones = reuse.only or available_zones(
+            node.allocated, node.zones, cpu_ratio=node.cpu_ratio, reusable=reuse.zones
+        )
         if required_bind:
             cpus = usable(topology.machine, cpus, required_bind)
             zones = {zone: _capped(amounts, topology.machine, zone, cpus) for zone, amounts in zones.items()}
-        return cls(topology.machine, zones, cpus, taken, reuse.preferred)
+        return cls(topology.machine, zones, cpus, allocated_cpus, reuse.preferred)
 
     @functools.cached_property
     def nano(self) -> dict[str, dict[int, int]]:
         """Nano-units by resource and NUMA node."""
-        found: dict[str, dict[int, int]] = {}
+        resources: dict[str, dict[int, int]] = {}
         for zone, amounts in self.zones.items():
             for name, amount in amounts.items():
-                found.setdefault(name, {})[zone] = amount.nano
-        return found
+                resources.setdefault(name, {})[zone] = amount.nano
+        return resources
 
     @functools.cached_property
     def is_whole(self) -> bool:
@@ -212,22 +216,22 @@ def split(supply: Supply, request: NodeRequest, nodes: Sequence[int]) -> tuple[Z
 
     (zones, reasons why not). What no NUMA node of the machine knows is not asked of them.
     """
-    known = {name for amounts in supply.zones.values() for name in amounts}
-    given: dict[int, dict[str, Quantity]] = {}
+    listed = {name for amounts in supply.zones.values() for name in amounts}
+    shares: dict[int, dict[str, Quantity]] = {}
     reasons: list[str] = []
     for name, amount in (request.original if request.bound else request.requests).items():
-        if name not in known:
+        if name not in listed:
             continue
-        left = amount
+        remaining = amount
         available = {zone: supply.zones.get(zone, {}).get(name, ZERO) for zone in nodes}
         for place, zone in enumerate(sorted(nodes, key=lambda zone: (available[zone], zone))):
-            share = min(available[zone], _share(supply, request, name, left, len(nodes) - place))
+            share = min(available[zone], _share(supply, request, name, remaining, len(nodes) - place))
             if share.nano:
-                given.setdefault(zone, {})[name] = share
-                left = minus(left, share)
-        if left.nano:
+                shares.setdefault(zone, {})[name] = share
+                remaining = minus(remaining, share)
+        if remaining.nano:
             reasons.append(f"Insufficient NUMA {name}")
-    return dict(sorted(given.items())), tuple(sorted(reasons))
+    return dict(sorted(shares.items())), tuple(sorted(reasons))
 
 
 def _share(supply: Supply, request: NodeRequest, name: str, amount: Quantity, parts: int) -> Quantity:
@@ -249,33 +253,37 @@ def _cpus(supply: Supply, request: NodeRequest, zones: Zones) -> CPUSet:
     """CPUs of its own: of each NUMA node as many as its share; ValueError when they are too few."""
     if len(supply.cpus) < request.count:
         raise ValueError(NOT_ENOUGH_CPUS)
-    found = EMPTY
+    cpus = EMPTY
     for zone, amounts in zones.items():
         there = supply.cpus & supply.machine.by_node.get(zone, EMPTY)
         count = amounts.get("cpu", ZERO).milli // 1000
-        found |= _take(supply, request, there, min(count, len(there)))
-    if zones and len(found) != request.count:
+        cpus |= _take(supply, request, there, min(count, len(there)))
+    if zones and len(cpus) != request.count:
         raise ValueError(NOT_ENOUGH_CPUS)
     if not zones:
-        found = _take(supply, request, supply.cpus, request.count)
-    if request.required and not _kept(supply.machine, request.policy.bind, found):
+        cpus = _take(supply, request, supply.cpus, request.count)
+    if request.required and not _keeps_bind(supply.machine, request.policy.bind, cpus):
         raise ValueError(f"insufficient CPUs to satisfy required cpu bind policy {request.policy.bind}")
-    return found
+    return cpus
 
 
 def _take(supply: Supply, request: NodeRequest, available: CPUSet, count: int) -> CPUSet:
     return take_preferred(
-        supply.machine, supply.taken, request.policy, available=available, preferred=supply.preferred, count=count
+        supply.machine,
+        supply.allocated_cpus,
+        request.policy,
+        available=available,
+        preferred=supply.preferred,
+        count=count,
     )
 
 
-def _kept(machine: Machine, bind: str, cpus: Iterable[int]) -> bool:
+def _keeps_bind(machine: Machine, bind: str, cpus: CPUSet) -> bool:
     """Whole cores under FullPCPUs, one CPU of each core under SpreadByPCPUs."""
-    chosen = CPUSet(cpus)
-    cores = len(machine.by_core(chosen))
+    cores = len(machine.by_core(cpus))
     if bind == FULL_PCPUS:
-        return cores * machine.per_core == len(chosen)
-    return bind != SPREAD_BY_PCPUS or cores == len(chosen)
+        return cores * machine.per_core == len(cpus)
+    return bind != SPREAD_BY_PCPUS or cores == len(cpus)
 
 
 PREFIX = "Reservation(s) "
@@ -297,52 +305,54 @@ def attempt(node: KoordinatorNode, request: NodeRequest, mask: int | None) -> Al
     """
     if node.reservations.ignored:
         return _ignoring(node, request, mask, "")
-    found = _from(node, request, mask, node.reservations.matched, "")
-    return found or _from_node(node, request, mask, "")
+    allocation = _from(node, request, mask, node.reservations.matched, "")
+    return allocation or _from_node(node, request, mask, "")
 
 
 def take(node: KoordinatorNode, request: NodeRequest, mask: int | None, *, uid: str) -> Allocation | Refusal:
     """Allocation of the pod: from the nominated reservation where there is one, and never from the node instead of
     it."""
-    known = node.reservations
-    if known.ignored:
+    reservations = node.reservations
+    if reservations.ignored:
         return _ignoring(node, request, mask, uid)
-    if known.matched and request.must_reserve and not known.nominated:
+    if reservations.matched and request.must_reserve and not reservations.nominated:
         return refuse(NONE_NOMINATED)
-    chosen = [one for one in known.matched if one.uid == known.nominated]
-    if not chosen:
+    nominated = [one for one in reservations.matched if one.uid == reservations.nominated]
+    if not nominated:
         return _from_node(node, request, mask, uid)
-    return _from(node, request, mask, chosen, uid) or refuse(OUT_OF_SCOPE)
+    return _from(node, request, mask, nominated, uid) or refuse(OUT_OF_SCOPE)
 
 
 def hint_supply(node: KoordinatorNode, request: NodeRequest) -> Supply:
     """All that the pod could use on the node: what its hints are about."""
-    known = node.reservations
-    if not known:
+    reservations = node.reservations
+    if not reservations:
         return Supply.of(node, request)
-    zones = zones_added([*(one.zones for one in known.matched), *(one.taken_zones for one in known.others)])
-    return Supply.of(node, request, Reuse(zones=zones, preferred=union(one.free_cpus for one in known.matched)))
+    zones = zones_added(
+        [*(one.zones for one in reservations.matched), *(one.taken_zones for one in reservations.others)]
+    )
+    return Supply.of(node, request, Reuse(zones=zones, preferred=union(one.free_cpus for one in reservations.matched)))
 
 
 def given_back(node: KoordinatorNode) -> Reuse:
     """Resources that do not count as used when the pod takes its nominated reservation, or none."""
-    known = node.reservations
-    chosen = [one for one in known.matched if known.ignored or one.uid == known.nominated]
-    zones = zones_added([known.counted_twice, *(one.free_zones for one in chosen)])
-    return Reuse(zones=zones, preferred=union(one.free_cpus for one in chosen))
+    reservations = node.reservations
+    nominated = [one for one in reservations.matched if reservations.ignored or one.uid == reservations.nominated]
+    zones = zones_added([reservations.counted_twice, *(one.free_zones for one in nominated)])
+    return Reuse(zones=zones, preferred=union(one.free_cpus for one in nominated))
 
 
 def _from(
-    node: KoordinatorNode, request: NodeRequest, mask: int | None, chosen: Sequence[Reserved], uid: str
+    node: KoordinatorNode, request: NodeRequest, mask: int | None, candidates: Sequence[Reserved], uid: str
 ) -> Allocation | Refusal | None:
     """The allocation from the first of the chosen reservations that will do; None when the node may be asked."""
     reasons: list[str] = []
-    for one in chosen:
-        found = _from_one(node, request, mask, one, uid)
-        if not isinstance(found, Refusal):
-            return found
-        reasons += [f"{PREFIX}{reason}" for reason in found.reasons]
-    return Refusal(tuple(reasons)) if request.must_reserve and chosen else None
+    for one in candidates:
+        allocation = _from_one(node, request, mask, one, uid)
+        if not isinstance(allocation, Refusal):
+            return allocation
+        reasons += [f"{PREFIX}{reason}" for reason in allocation.reasons]
+    return Refusal(tuple(reasons)) if request.must_reserve and candidates else None
 
 
 def _from_one(
@@ -350,15 +360,15 @@ def _from_one(
 ) -> Allocation | Refusal:
     """Take what the reservation has left first, its CPUs before others; under Restricted nothing else comes."""
     reuse = Reuse(zones=zones_added((node.reservations.counted_twice, one.free_zones)), preferred=one.free_cpus)
-    found = allocate(Supply.of(node, request, reuse), request, mask, uid=uid)
-    if one.policy != RESTRICTED_POLICY or isinstance(found, Refusal):
-        return found
+    allocation = allocate(Supply.of(node, request, reuse), request, mask, uid=uid)
+    if one.policy != RESTRICTED_POLICY or isinstance(allocation, Refusal):
+        return allocation
     if request.bound and request.count > len(one.free_cpus):
         return refuse(NOT_ENOUGH_CPUS)
     reuse = msgspec.structs.replace(reuse, only=one.free_zones)
-    found = allocate(Supply.of(node, request, reuse), request, mask, uid=uid)
-    outside = not isinstance(found, Refusal) and not found.cpus <= one.free_cpus
-    return refuse(NOT_ENOUGH_CPUS) if outside else found
+    allocation = allocate(Supply.of(node, request, reuse), request, mask, uid=uid)
+    outside = not isinstance(allocation, Refusal) and not allocation.cpus <= one.free_cpus
+    return refuse(NOT_ENOUGH_CPUS) if outside else allocation
 
 
 def _from_node(node: KoordinatorNode, request: NodeRequest, mask: int | None, uid: str) -> Allocation | Refusal:

@@ -42,17 +42,17 @@ class SharedPool(msgspec.Struct, frozen=True, kw_only=True):
     shared_milli: int
     """What the pods request that run in it whatever the annotations say."""
 
-    def shortage(self, left: CPUSet, request_milli: int) -> str:
-        """Reason why promises may not leave it only `left`, when pods of `request_milli` share it; empty when they
+    def shortage(self, remaining: CPUSet, request_milli: int) -> str:
+        """Reason why promises may not leave it only `remaining`, when pods of `request_milli` share it; empty when they
         may."""
         unreserved = len(self.cpus) - self.reserved
         requested = -(-request_milli // 1000)
         floor = min(max(math.ceil(unreserved * self.percent / 100), requested if self.percent else 0), unreserved)
-        rest = max(len(left) - self.reserved, 0)
-        if rest >= floor:
+        shared = max(len(remaining) - self.reserved, 0)
+        if shared >= floor:
             return ""
         return (
-            f"latency-sensitive pods would share {rest} of {unreserved} CPUs, and keep at least {floor}: "
+            f"latency-sensitive pods would share {shared} of {unreserved} CPUs, and keep at least {floor}: "
             f"{self.percent:g} % of them, or the {request_milli / 1000:g} that they request"
         )
 
@@ -82,27 +82,27 @@ def judged(
     staying = [pod for pod in claimants if not _makes_room(pod)]
     holders: dict[int, str] = {}
     for pod in staying:
-        held = before.get(pod.uid, EMPTY) & pod.resource_status.cpuset
-        holders = dict.fromkeys(held, pod.uid) | holders
+        retained = before.get(pod.uid, EMPTY) & pod.resource_status.cpuset
+        holders = dict.fromkeys(retained, pod.uid) | holders
     sharing = (pod for pod in fresh.values() if pod.active and not pod.resource_status.cpuset)
     shared_milli = sum(pod.request_milli() for pod in sharing) + (pool.shared_milli if pool else 0)
-    left = pool.cpus - pool.exclusive - CPUSet(holders) if pool else EMPTY
+    free = pool.cpus - pool.exclusive - CPUSet(holders) if pool else EMPTY
     rivals: dict[str, list[str]] = {}
     for pod in staying:
         claim = pod.resource_status.cpuset
         gained = CPUSet(cpu for cpu in claim if cpu not in holders)
         lost = CPUSet(cpu for cpu in claim if holders.get(cpu, pod.uid) != pod.uid)
-        others = {holders[cpu] for cpu in lost}
-        names = ", ".join(sorted(fresh[uid].key for uid in others)[:_MOST_RIVALS])
+        owners = {holders[cpu] for cpu in lost}
+        names = ", ".join(sorted(fresh[uid].key for uid in owners)[:_MOST_RIVALS])
         why = [f"CPUs {lost} belong to {names}, which had them before"] if lost else []
-        for uid in others:
+        for uid in owners:
             rivals.setdefault(uid, []).append(pod.key)
-        shortage = pool.shortage(left - gained, shared_milli) if pool and gained & left else ""
+        shortage = pool.shortage(free - gained, shared_milli) if pool and gained & free else ""
         if shortage:
             why.append(shortage)
             lost |= gained
         else:
-            left -= gained
+            free -= gained
             holders |= dict.fromkeys(gained, pod.uid)
         if lost:
             fresh[pod.uid] = _refused(pod, lost, "; ".join(why))
@@ -120,13 +120,13 @@ def judged(
     return tuple(fresh.get(pod.uid, pod) for pod in pods)
 
 
-def without(status: ResourceStatus, kept: CPUSet) -> ResourceStatus:
-    """The assignment without the CPUs `kept` for others; one that has nothing else is refused."""
-    left = status.cpuset - kept
-    if left == status.cpuset:
+def without(status: ResourceStatus, reserved: CPUSet) -> ResourceStatus:
+    """The assignment without the CPUs `reserved` for others; one that has nothing else is refused."""
+    remaining = status.cpuset - reserved
+    if remaining == status.cpuset:
         return status
-    if left:
-        return msgspec.structs.replace(status, cpuset=left)
+    if remaining:
+        return msgspec.structs.replace(status, cpuset=remaining)
     return msgspec.structs.replace(status, cpuset=EMPTY, refused=status.cpuset, why=KEPT)
 
 
@@ -153,10 +153,10 @@ def written(text: str, uid: str) -> Allocation:
 @functools.lru_cache(maxsize=16384)
 def _zones(text: str) -> Zones:
     """Kept, because the same few amounts are handed out on every node of a cluster."""
-    found: dict[int, Amounts] = {}
+    zones: dict[int, Amounts] = {}
     for entry in declared.decode(pod_reader.ResourceStatusText, text).numa_node_resources:
-        found[entry.node] = added(found.get(entry.node, {}), entry.resources)
-    return found
+        zones[entry.node] = added(zones.get(entry.node, {}), entry.resources)
+    return zones
 
 
 def cpu_limit_milli(pod: Pod) -> int | None:
@@ -174,9 +174,9 @@ def _alone(pod: Pod, binds_every_pod: bool, machine: Machine) -> Pod:
     request = max(pod.request_milli("cpu"), 0)
     whole = request // 1000
     if len(claim) > whole:
-        kept = CPUSet(shrinking(claim, machine)[:whole])
+        retained = CPUSet(shrinking(claim, machine)[:whole])
         why = f"they are {len(claim)}, and the pod requests {request / 1000:g}: only whole CPUs count"
-        return _refused(pod, claim - kept, f"{why}; it keeps {kept}" if kept else why)
+        return _refused(pod, claim - retained, f"{why}; it keeps {retained}" if retained else why)
     return pod
 
 

@@ -50,16 +50,15 @@ class Merged(msgspec.Struct, frozen=True):
 def merge(
     policy: str,
     nodes: Sequence[int],
-    providers: Iterable[Provider | None],
+    providers: Sequence[Provider | None],
     *,
     exclusive: str,
     states: Mapping[int, str],
     costs: Costs | None = None,
 ) -> Merged:
-    """One hint for the pod. `states` are those of `values.Held` by NUMA node, for the `exclusive` rule. `costs`: of as
-    many NUMA nodes those nearest together come first; None: Koordinator's order."""
-    given = list(providers)
-    lists, reasons = _collected(given)
+    """One hint for the pod. `states`: those of `NodeAllocation`, for the `exclusive` rule. `costs`: of as many NUMA
+    nodes those nearest together come first; None: Koordinator's order."""
+    lists, reasons = _collected(providers)
     everywhere = mask_of(nodes)
     if policy != BEST_EFFORT and reasons:
         return Merged(Hint(None if policy == SINGLE_NUMA_NODE else everywhere), False, tuple(reasons))
@@ -72,7 +71,7 @@ def merge(
         best = Hint(None, best.preferred)
     if best.preferred:
         return Merged(best, True)
-    joined = ("," if policy == SINGLE_NUMA_NODE else " & ").join(sorted(_summaries(given)))
+    joined = ("," if policy == SINGLE_NUMA_NODE else " & ").join(sorted(_summaries(providers)))
     return Merged(best, False, (f"Unaligned NUMA Hint cause {joined}",))
 
 
@@ -128,43 +127,43 @@ def _best(
     and too many combinations to try, the narrowest hints of each list are tried.
     """
     best = Hint(everywhere)
-    for chosen in _aligned(lists):
-        found = _combined(chosen, everywhere, allowed)
-        if found.mask and found.preferred and (not best.preferred or _beats(found, best, costs)):
-            best = found
+    for combination in _aligned(lists):
+        candidate = _combined(combination, everywhere, allowed)
+        if candidate.mask and candidate.preferred and (not best.preferred or _beats(candidate, best, costs)):
+            best = candidate
     if best.preferred:
         return best
-    for chosen in _all(lists):
-        found = _combined(chosen, everywhere, allowed)
-        if found.mask and _beats(found, best, costs):
-            best = found
+    for combination in _all(lists):
+        candidate = _combined(combination, everywhere, allowed)
+        if candidate.mask and _beats(candidate, best, costs):
+            best = candidate
     return best
 
 
-def _beats(found: Hint, best: Hint, costs: Costs | None) -> bool:
+def _beats(candidate: Hint, best: Hint, costs: Costs | None) -> bool:
     """Fewer NUMA nodes; of as many, nearer ones where that counts, then lower ones, or a higher score."""
-    assert found.mask is not None and best.mask is not None
-    a, b = (found.mask.bit_count(), found.mask), (best.mask.bit_count(), best.mask)
+    assert candidate.mask is not None and best.mask is not None
+    a, b = (candidate.mask.bit_count(), candidate.mask), (best.mask.bit_count(), best.mask)
     if costs is not None and a[0] == b[0]:
-        here, there = mean_distance(found.mask, costs), mean_distance(best.mask, costs)
+        here, there = mean_distance(candidate.mask, costs), mean_distance(best.mask, costs)
         if here != there:
             return here < there
-    return a < b or (a[0] == b[0] and found.score > best.score)
+    return a < b or (a[0] == b[0] and candidate.score > best.score)
 
 
 def _aligned(lists: Sequence[Sequence[Hint]]) -> Iterator[tuple[Hint, ...]]:
     """Combinations of preferred hints for the same NUMA nodes, in the order of all combinations."""
     places = [_by_mask(hints) for hints in lists]
 
-    def beginning(chosen: tuple[Hint, ...], mask: int | None) -> Iterator[tuple[Hint, ...]]:
-        if len(chosen) == len(lists):
-            yield chosen
+    def beginning(prefix: tuple[Hint, ...], mask: int | None) -> Iterator[tuple[Hint, ...]]:
+        if len(prefix) == len(lists):
+            yield prefix
             return
-        hints, by_mask = lists[len(chosen)], places[len(chosen)]
+        hints, by_mask = lists[len(prefix)], places[len(prefix)]
         same = range(len(hints)) if mask is None else sorted([*by_mask.get(mask, ()), *by_mask.get(None, ())])
         for place in same:
             if hints[place].preferred:
-                yield from beginning((*chosen, hints[place]), hints[place].mask if mask is None else mask)
+                yield from beginning((*prefix, hints[place]), hints[place].mask if mask is None else mask)
 
     return beginning((), None)
 
@@ -185,16 +184,16 @@ def _all(lists: Sequence[Sequence[Hint]]) -> Iterator[tuple[Hint, ...]]:
     return itertools.product(*lists)
 
 
-def _combined(chosen: Sequence[Hint], everywhere: int, allowed: Callable[[int], bool]) -> Hint:
+def _combined(combination: Sequence[Hint], everywhere: int, allowed: Callable[[int], bool]) -> Hint:
     """The NUMA nodes common to all; preferred when all are, and name the same ones."""
-    masks = [hint.mask for hint in chosen if hint.mask is not None]
+    masks = [hint.mask for hint in combination if hint.mask is not None]
     merged, widest = everywhere, 0
     for mask in masks:
         merged &= mask
         widest = max(widest, mask.bit_count())
-    preferred = all(hint.preferred for hint in chosen) and len(set(masks)) <= 1 and merged != 0 and allowed(merged)
-    satisfied = not any(hint.unsatisfied for hint in chosen) and (not masks or widest == merged.bit_count())
-    score = sum(hint.score for hint in chosen if hint.mask == merged)
+    preferred = all(hint.preferred for hint in combination) and len(set(masks)) <= 1 and merged != 0 and allowed(merged)
+    satisfied = not any(hint.unsatisfied for hint in combination) and (not masks or widest == merged.bit_count())
+    score = sum(hint.score for hint in combination if hint.mask == merged)
     return Hint(merged, preferred, score, unsatisfied=not satisfied)
 
 
@@ -210,17 +209,17 @@ def hints(
     A set of NUMA nodes is a hint when the whole pod can be allocated inside it and each of them has some of the
     resource. The smallest sets are preferred; under Restricted all are. Without `settings` nothing is scored.
     """
-    known = {name for part in zones.values() for name in part}
-    lacking = {name: mask_of(_without(name, available)) for name in request.requests if name in known}
-    found: dict[str, list[tuple[int, int]]] = {name: [] for name in lacking}
+    listed = {name for part in zones.values() for name in part}
+    lacking = {name: mask_of(_without(name, available)) for name in request.requests if name in listed}
+    scores: dict[str, list[tuple[int, int]]] = {name: [] for name in lacking}
     points = _Points(zones, available, request, settings) if settings else None
     for _, mask in subsets(zones):
-        wanted = [name for name in found if not mask & lacking[name]]
-        if wanted and fits(mask):
+        names = [name for name in scores if not mask & lacking[name]]
+        if names and fits(mask):
             score_of_mask = points.of(mask) if points else 0
-            for name in wanted:
-                found[name].append((mask, score_of_mask))
-    return {name: _preferred(pairs, len(zones), policy) for name, pairs in found.items()}
+            for name in names:
+                scores[name].append((mask, score_of_mask))
+    return {name: _preferred(pairs, len(zones), policy) for name, pairs in scores.items()}
 
 
 def _without(name: str, available: Zones) -> Iterator[int]:
@@ -237,7 +236,7 @@ class _Points:
 
     def __init__(self, zones: Zones, available: Zones, request: NodeRequest, settings: NUMAArgs) -> None:
         self.settings = settings
-        self.asked = whole(request.requests, settings.weights)
+        self.request = whole(request.requests, settings.weights)
         self.total = {name: _nano(name, zones) for name in settings.weights}
         self.free = {name: _nano(name, available) for name in settings.weights}
 
@@ -250,7 +249,7 @@ class _Points:
             total[name] = whole_nano(name, most)
             used[name] = whole_nano(name, max(most - free, 0))
         return score(
-            self.settings.numa_scoring, self.settings.weights, allocatable=total, requested=used, asked=self.asked
+            self.settings.numa_scoring, self.settings.weights, allocatable=total, requested=used, request=self.request
         )
 
 
@@ -264,14 +263,14 @@ Whole = Mapping[str, int]
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
 
 
-def score(strategy: str, weights: Mapping[str, int], *, allocatable: Whole, requested: Whole, asked: Whole) -> int:
+def score(strategy: str, weights: Mapping[str, int], *, allocatable: Whole, requested: Whole, request: Whole) -> int:
     """The weighted mean over resources of how empty (or, under MostAllocated, how full) they would be with the pod.
 
     Resources of which there is nothing do not count, nor do extended ones the pod does not ask for.
     """
     total = weight_sum = 0
     for name, weight in weights.items():
-        more, most = asked.get(name, 0), allocatable.get(name, 0)
+        more, most = request.get(name, 0), allocatable.get(name, 0)
         if not most or (not more and name not in _NATIVE):
             continue
         total += weight * _one(strategy, requested.get(name, 0) + more, most)

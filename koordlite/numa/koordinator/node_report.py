@@ -20,12 +20,12 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator.values import (
     BEST_EFFORT,
+    NO_ALLOCATION,
     NO_RESERVATIONS,
-    NOTHING_HELD,
     RESTRICTED,
     SINGLE_NUMA_NODE,
     Allocation,
-    Held,
+    NodeAllocation,
     Ratios,
     Reservations,
     Zones,
@@ -70,16 +70,18 @@ class KoordinatorNode(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True
     requested: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     """Requests of all pods on the node."""
     topology: NodeTopology = NO_REPORT
-    held: Held = NOTHING_HELD
+    allocated: NodeAllocation = NO_ALLOCATION
     amplification: Ratios | None = None
     """From the Node; None without the annotation."""
     reservations: Reservations = NO_RESERVATIONS
-    """Those of which `held` counts something; for one pod, since they differ in who may take them."""
+    """Those of which `allocated` counts something; for one pod, since they differ in who may take them."""
     bad_amplification: str = ""
     """Why the Node's annotation cannot be read."""
 
     @classmethod
-    def of(cls, node: Node, topology: NodeTopology, held: Held, requested: Mapping[str, Quantity]) -> KoordinatorNode:
+    def of(
+        cls, node: Node, topology: NodeTopology, allocated: NodeAllocation, requested: Mapping[str, Quantity]
+    ) -> KoordinatorNode:
         """The state of `node`."""
         ratios, why = read_ratios(node.annotations.get(keys.AMPLIFICATION_RATIO))
         return cls(
@@ -88,15 +90,15 @@ class KoordinatorNode(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True
             allocatable=node.allocatable,
             requested=requested,
             topology=topology,
-            held=held,
+            allocated=allocated,
             amplification=ratios,
             bad_amplification=why,
         )
 
     def with_pod(self, allocation: Allocation) -> KoordinatorNode:
         """After one more pod was allocated."""
-        pods = (*self.held.pods.values(), allocation)
-        return msgspec.structs.replace(self, held=Held.of(self.topology.machine, pods))
+        pods = (*self.allocated.pods.values(), allocation)
+        return msgspec.structs.replace(self, allocated=NodeAllocation.of(self.topology.machine, pods))
 
     @functools.cached_property
     def bind_policy(self) -> str:
@@ -157,7 +159,9 @@ def of_reader(report: Reader, words: Sequence[str]) -> NodeTopology:
         reserved=reserved,
         cpu_manager=msgspec.structs.replace(report.cpu_manager, reserved_cpus=EMPTY),
         numa_policy=next((_POLICIES[word] for word in words if word in _POLICIES), ""),
-        zones={number: _left(amounts, machine, number, reserved) for number, amounts in report.allocatable.items()},
+        zones={
+            number: _unreserved(amounts, machine, number, reserved) for number, amounts in report.allocatable.items()
+        },
         ratios=report.ratios,
         distances=report.distances,
     )
@@ -177,10 +181,12 @@ def _machine(text: str) -> Machine:
     return Machine.of(nrt.decode_cpu_topology(text, "").cpus)
 
 
-def _left(amounts: Mapping[str, Quantity], machine: Machine, number: int, reserved: CPUSet) -> Mapping[str, Quantity]:
+def _unreserved(
+    amounts: Mapping[str, Quantity], machine: Machine, number: int, reserved: CPUSet
+) -> Mapping[str, Quantity]:
     """Resources that a NUMA node may hand out, without its reserved CPUs."""
     cpu = amounts.get("cpu")
     if cpu and cpu.nano:
-        kept = len(machine.by_node.get(number, EMPTY) & reserved)
-        return {**amounts, "cpu": Quantity((cpu.milli - 1000 * kept) * 10**6, cpu.format)}
+        milli = cpu.milli - 1000 * len(machine.by_node.get(number, EMPTY) & reserved)
+        return {**amounts, "cpu": Quantity(milli * 10**6, cpu.format)}
     return amounts

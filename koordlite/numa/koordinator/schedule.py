@@ -143,15 +143,15 @@ def reserve(
     ask: PodAsk, node: KoordinatorNode, affinity: Affinity, settings: NUMAArgs = DEFAULTS, *, uid: str = ""
 ) -> Allocation | Refusal | None:
     """Allocation of the pod after the filter gave `affinity`: None when it gets no CPUs of its own and no NUMA node."""
-    chosen = reservable(ask, node, affinity, settings)
-    if isinstance(chosen, Refusal):
-        return chosen
+    target = reservable(ask, node, affinity, settings)
+    if isinstance(target, Refusal):
+        return target
     if not is_bound(ask, node) and not numa_policy(ask, node):
         return None
     request = request_on(ask, node, settings)
-    usual = take(node, request, chosen.mask, uid=uid)
+    usual = take(node, request, target.mask, uid=uid)
     near = (
-        nearest(node, request, uid=uid) if settings.prefer_closest and chosen.mask is None and request.bound else None
+        nearest(node, request, uid=uid) if settings.prefer_closest and target.mask is None and request.bound else None
     )
     # Amounts that other pods share may keep it from NUMA nodes that have the CPUs: then the usual ones can be nearer.
     if near is None or (isinstance(usual, Allocation) and _spread(usual, node) < _spread(near, node)):
@@ -159,16 +159,16 @@ def reserve(
     return near
 
 
-def _spread(given: Allocation, node: KoordinatorNode) -> tuple[int, int]:
+def _spread(allocation: Allocation, node: KoordinatorNode) -> tuple[int, int]:
     """Number of NUMA nodes that an allocation is on, and their distances in all."""
-    nodes = numa_nodes(given, node)
+    nodes = numa_nodes(allocation, node)
     return len(nodes), nrt_score.distance(nodes, node.topology.distances)
 
 
-def numa_nodes(given: Allocation, node: KoordinatorNode) -> tuple[int, ...]:
+def numa_nodes(allocation: Allocation, node: KoordinatorNode) -> tuple[int, ...]:
     """The NUMA nodes on which an allocation has CPUs or amounts."""
     cpus = node.topology.machine.by_id
-    return tuple(sorted({*given.zones, *(cpus[cpu].node for cpu in given.cpus)}))
+    return tuple(sorted({*allocation.zones, *(cpus[cpu].node for cpu in allocation.cpus)}))
 
 
 def score_node(ask: PodAsk, node: KoordinatorNode, affinity: Affinity, settings: NUMAArgs = DEFAULTS) -> int:
@@ -181,17 +181,17 @@ def score_node(ask: PodAsk, node: KoordinatorNode, affinity: Affinity, settings:
     if not numa_policy(ask, node):
         requested = _with_amplified_cpus(node) if ask.cpu_milli and node.cpu_ratio > 1 else requested
         return _score(settings, allocatable, requested, request)
-    chosen = _chosen_zones(node, request, affinity)
-    if isinstance(chosen, Refusal):
+    share = _chosen_zones(node, request, affinity)
+    if isinstance(share, Refusal):
         return 0
-    zones, own = chosen
+    zones, own = share
     back = given_back(node)
     if zones:
-        allocated = allocated_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable=back.zones)
+        allocated = allocated_zones(node.allocated, node.zones, cpu_ratio=node.cpu_ratio, reusable=back.zones)
         allocatable = total(node.zones, zones)
         requested = total(allocated, zones)
     if bound and request.count:
-        used = len(returned(node.held.cpus, back.preferred - own))
+        used = len(returned(node.allocated.cpus, back.preferred - own))
         requested = {**requested, "cpu": Quantity.of_milli(amplify(1000 * used, node.cpu_ratio))}
     return _score(settings, allocatable, requested, request)
 
@@ -199,8 +199,8 @@ def score_node(ask: PodAsk, node: KoordinatorNode, affinity: Affinity, settings:
 def _chosen_zones(node: KoordinatorNode, request: NodeRequest, affinity: Affinity) -> tuple[Zones, CPUSet] | Refusal:
     """The NUMA nodes with a part of the pod, and those of its CPUs that matter: without reservations none do."""
     if node.reservations:
-        found = take(node, request, affinity.mask, uid="")
-        return found if isinstance(found, Refusal) else (found.zones, found.cpus)
+        allocation = take(node, request, affinity.mask, uid="")
+        return allocation if isinstance(allocation, Refusal) else (allocation.zones, allocation.cpus)
     supply = Supply.of(node, request)
     if not fits(supply, request, affinity.mask):
         return refuse(NOT_ENOUGH_CPUS)
@@ -244,12 +244,12 @@ def _amplified_refusal(ask: PodAsk, node: KoordinatorNode, bound: bool) -> Refus
     ratio = (node.amplification or {}).get("cpu", -1.0)
     if ratio <= 1:
         return None
-    wanted = amplify(ask.cpu_milli, ratio) if bound else ask.cpu_milli
-    own, requested = 1000 * len(node.held.cpus), node.requested.get("cpu", ZERO).milli
+    request_milli = amplify(ask.cpu_milli, ratio) if bound else ask.cpu_milli
+    own, requested = 1000 * len(node.allocated.cpus), node.requested.get("cpu", ZERO).milli
     if requested >= own > 0:
         requested += amplify(own, ratio) - own
     free = node.allocatable.get("cpu", ZERO).milli - requested
-    return refuse(TOO_FEW_AMPLIFIED) if wanted > free else None
+    return refuse(TOO_FEW_AMPLIFIED) if request_milli > free else None
 
 
 def _bind_refusal(ask: PodAsk, node: KoordinatorNode) -> Refusal | None:
@@ -304,7 +304,7 @@ def _aligned(ask: PodAsk, node: KoordinatorNode, policy: str, settings: NUMAArgs
     if not node.zones:
         return refuse(NO_ZONES, code=NEVER)
     request = request_on(ask, node, settings)
-    found = hints(
+    provider = hints(
         node.zones,
         hint_supply(node, request).zones,
         request,
@@ -316,9 +316,9 @@ def _aligned(ask: PodAsk, node: KoordinatorNode, policy: str, settings: NUMAArgs
     merged = merge(
         policy,
         tuple(node.zones),
-        [found],
+        [provider],
         exclusive=exclusive,
-        states=node.held.states,
+        states=node.allocated.states,
         costs=node.topology.distances if settings.prefer_closest else None,
     )
     if not merged.admitted:
@@ -327,14 +327,14 @@ def _aligned(ask: PodAsk, node: KoordinatorNode, policy: str, settings: NUMAArgs
 
 
 def _with_amplified_cpus(node: KoordinatorNode) -> Amounts:
-    own = 1000 * len(node.held.cpus)
+    own = 1000 * len(node.allocated.cpus)
     milli = node.requested.get("cpu", ZERO).milli - own + amplify(own, node.cpu_ratio)
     return {**node.requested, "cpu": Quantity.of_milli(milli)}
 
 
 def _score(settings: NUMAArgs, allocatable: Amounts, requested: Amounts, request: NodeRequest) -> int:
-    most, used, asked = (whole(each, settings.weights) for each in (allocatable, requested, request.requests))
-    return score(settings.scoring, settings.weights, allocatable=most, requested=used, asked=asked)
+    most, used, demand = (whole(each, settings.weights) for each in (allocatable, requested, request.requests))
+    return score(settings.scoring, settings.weights, allocatable=most, requested=used, request=demand)
 
 
 def nearest(node: KoordinatorNode, request: NodeRequest, *, uid: str) -> Allocation | None:
@@ -356,8 +356,8 @@ def nearest(node: KoordinatorNode, request: NodeRequest, *, uid: str) -> Allocat
         fitting = [mask for mask in same if feasible(node, only, mask)]
         if fitting:
             closest = min(fitting, key=lambda mask: nrt_score.mean_distance(mask, node.topology.distances))
-            found = take(node, only, closest, uid=uid) if count > 1 else None
-            return msgspec.structs.replace(found, zones={}) if isinstance(found, Allocation) else None
+            allocation = take(node, only, closest, uid=uid) if count > 1 else None
+            return msgspec.structs.replace(allocation, zones={}) if isinstance(allocation, Allocation) else None
     return None
 
 
@@ -376,8 +376,8 @@ def resource_status(allocation: Allocation) -> str:
         {"node": zone, "resources": {name: str(amount) for name, amount in sorted(amounts.items())}}
         for zone, amounts in allocation.zones.items()
     ]
-    found = {"cpuset": str(allocation.cpus), "numaNodeResources": zones}
-    return _json({name: value for name, value in found.items() if value})
+    status = {"cpuset": str(allocation.cpus), "numaNodeResources": zones}
+    return _json({name: value for name, value in status.items() if value})
 
 
 def completed_spec(ask: PodAsk, node: KoordinatorNode) -> ResourceSpec:

@@ -20,7 +20,7 @@ from koordlite.numa.koordinator.values import (
     NOT_ENOUGH_CPUS,
     NUMA_NODE_LEVEL,
     PCPU_LEVEL,
-    TakenCPU,
+    AllocatedCPU,
 )
 from koordlite.numa.machine import NODE, SOCKET, Level, Machine
 
@@ -43,7 +43,7 @@ NO_POLICY = TakePolicy()
 
 def take_preferred(
     machine: Machine,
-    taken: Mapping[int, TakenCPU],
+    allocated_cpus: Mapping[int, AllocatedCPU],
     policy: TakePolicy,
     *,
     available: CPUSet,
@@ -55,19 +55,19 @@ def take_preferred(
     ValueError, in Koordinator's words, when there are too few. Source: `takePreferredCPUs`.
     """
     first = preferred & available
-    result = take(machine, taken, policy, available=first, count=min(count, len(first)))
+    result = take(machine, allocated_cpus, policy, available=first, count=min(count, len(first)))
     if count <= len(result):
         return result
-    return result | take(machine, taken, policy, available=available - first, count=count - len(result))
+    return result | take(machine, allocated_cpus, policy, available=available - first, count=count - len(result))
 
 
 def take(
-    machine: Machine, taken: Mapping[int, TakenCPU], policy: TakePolicy, *, available: CPUSet, count: int
+    machine: Machine, allocated_cpus: Mapping[int, AllocatedCPU], policy: TakePolicy, *, available: CPUSet, count: int
 ) -> CPUSet:
     """`count` of the available CPUs; ValueError, in Koordinator's words, when there are too few."""
     if count < 1:
         return EMPTY
-    taker = _Taker(machine, taken, policy, available, count)
+    taker = _Taker(machine, allocated_cpus, policy, available, count)
     if count > len(taker.free):
         raise ValueError(NOT_ENOUGH_CPUS)
     for step in taker.steps():
@@ -81,15 +81,24 @@ class _Taker:
     """One choice on its way: what is free, what was taken, how many are still needed."""
 
     def __init__(
-        self, machine: Machine, taken: Mapping[int, TakenCPU], policy: TakePolicy, available: CPUSet, count: int
+        self,
+        machine: Machine,
+        allocated_cpus: Mapping[int, AllocatedCPU],
+        policy: TakePolicy,
+        available: CPUSet,
+        count: int,
     ) -> None:
         self.machine, self.policy, self.need = machine, policy, count
         self.free = {cpu: machine.by_id[cpu] for cpu in available if cpu in machine.by_id}
         self.holders: dict[int, int] = {}
         if policy.most_holders > 1:
-            self.holders = {cpu: held.holders for cpu, held in taken.items() if cpu in self.free}
-        self.cores_avoided = {held.core for held in taken.values() if held.exclusive == PCPU_LEVEL}
-        self.nodes_avoided = {held.node for held in taken.values() if held.exclusive == NUMA_NODE_LEVEL}
+            self.holders = {cpu: allocated.holders for cpu, allocated in allocated_cpus.items() if cpu in self.free}
+        self.cores_avoided = {
+            allocated.core for allocated in allocated_cpus.values() if allocated.exclusive == PCPU_LEVEL
+        }
+        self.nodes_avoided = {
+            allocated.node for allocated in allocated_cpus.values() if allocated.exclusive == NUMA_NODE_LEVEL
+        }
         self.sign = 1 if policy.strategy == MOST_ALLOCATED else -1
         self.result: list[int] = []
 
@@ -112,21 +121,21 @@ class _Taker:
         lists = self._free_cores if cores else self._free_cpus
         aware = (False,) if cores and level is SOCKET else (True, False)
         fitting = (cpus for each in aware for cpus in lists(level, each) if len(cpus) >= self.need)
-        found = next(fitting, [])
-        self._take((found if cores else self._spread(found))[: self.need])
+        first = next(fitting, [])
+        self._take((first if cores else self._spread(first))[: self.need])
 
     def _cores_of_several_sockets(self) -> None:
         """The largest free sockets as a whole, then cores of the smallest that is left."""
-        rest: list[list[int]] = []
+        larger: list[list[int]] = []
         for cpus in sorted(self._free_cores(SOCKET, False), key=len, reverse=True):
             if self.need < 1:
                 return
             if len(cpus) > self.need:
-                rest.append(cpus)
+                larger.append(cpus)
             else:
                 self._take(cpus)
         threads = self.machine.per_core
-        for cpus in sorted(rest, key=len):
+        for cpus in sorted(larger, key=len):
             for first in range(0, len(cpus), threads):
                 if self.need < threads:
                     return
@@ -142,11 +151,11 @@ class _Taker:
         self.result.extend(cpus)
         self.need -= len(cpus)
         for cpu in cpus:
-            gone = self.free.pop(cpu)
+            place = self.free.pop(cpu)
             if self.policy.exclusive == PCPU_LEVEL:
-                self.cores_avoided.add(gone.core)
+                self.cores_avoided.add(place.core)
             elif self.policy.exclusive == NUMA_NODE_LEVEL:
-                self.nodes_avoided.add(gone.node)
+                self.nodes_avoided.add(place.node)
 
     def _eligible(self, *, cores: bool, nodes: bool) -> Iterator[CPU]:
         """Free CPUs, without the cores or NUMA nodes of others that want to be alone there too."""
@@ -164,7 +173,7 @@ class _Taker:
             cores[cpu.core].append(cpu.id)
             on_socket[cpu.socket] += 1
         parts: dict[int, list[int]] = collections.defaultdict(list)
-        for core in sorted(cores, key=lambda core: (self._held(cores[core]), core)):
+        for core in sorted(cores, key=lambda core: (self._holder_count(cores[core]), core)):
             if len(cores[core]) == self.machine.per_core:
                 parts[level(self.free[min(cores[core])])].extend(sorted(cores[core]))
         sizes = {part: len(cpus) for part, cpus in parts.items()}
@@ -216,7 +225,7 @@ class _Taker:
         def rank(core: int) -> tuple[int, ...]:
             cpu = cores[core][-1]
             free = self.sign * on_socket[cpu.socket], self.sign * on_node[cpu.node], len(cores[core])
-            return -beside[cpu.socket], *free, cpu.socket, self._held([c.id for c in cores[core]]), core
+            return -beside[cpu.socket], *free, cpu.socket, self._holder_count([c.id for c in cores[core]]), core
 
         ordered = sorted(cores, key=rank)
         return [cpu for core in ordered for cpu in sorted((c.id for c in cores[core]), key=self._by_holders)]
@@ -233,7 +242,7 @@ class _Taker:
             turns[core] += 1
         return [cpu for _, cpu in sorted(ordered, key=lambda pair: pair[0])]
 
-    def _held(self, cpus: Sequence[int]) -> int:
+    def _holder_count(self, cpus: Sequence[int]) -> int:
         return sum(self.holders.get(cpu, 0) for cpu in cpus)
 
     def _by_holders(self, cpu: int) -> tuple[int, int]:

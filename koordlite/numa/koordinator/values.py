@@ -55,7 +55,7 @@ def refuse(*reasons: str, code: str = UNSCHEDULABLE) -> Refusal:
     return Refusal(reasons, code)
 
 
-class TakenCPU(msgspec.Struct, frozen=True):
+class AllocatedCPU(msgspec.Struct, frozen=True):
     """A CPU that pods hold: where it is, how many hold it, and the exclusive policy of the last of them."""
 
     node: int
@@ -108,27 +108,30 @@ def added(a: Amounts, b: Amounts) -> dict[str, Quantity]:
     return {**a, **{name: plus(a[name], amount) if name in a else amount for name, amount in b.items()}}
 
 
-def left(a: Amounts, b: Amounts) -> dict[str, Quantity]:
+def difference(a: Amounts, b: Amounts) -> dict[str, Quantity]:
     """max(a - b, 0), name by name; names that only `b` has are 0. Source: quota `SubtractWithNonNegativeResult`."""
-    rest = {name: minus(amount, b[name]) if name in b else amount for name, amount in a.items()}
-    return {**dict.fromkeys(b, ZERO), **{name: amount if amount.nano > 0 else ZERO for name, amount in rest.items()}}
+    differences = {name: minus(amount, b[name]) if name in b else amount for name, amount in a.items()}
+    return {
+        **dict.fromkeys(b, ZERO),
+        **{name: amount if amount.nano > 0 else ZERO for name, amount in differences.items()},
+    }
 
 
 def zones_added(parts: Iterable[Zones]) -> dict[int, Amounts]:
     """The sum of amounts by NUMA node."""
-    found: dict[int, Amounts] = {}
+    sums: dict[int, Amounts] = {}
     for part in parts:
         for zone, amounts in part.items():
-            found[zone] = added(found.get(zone, {}), amounts)
-    return found
+            sums[zone] = added(sums.get(zone, {}), amounts)
+    return sums
 
 
-def total(zones: Zones, chosen: Iterable[int]) -> dict[str, Quantity]:
+def total(zones: Zones, nodes: Iterable[int]) -> dict[str, Quantity]:
     """The sum over the chosen NUMA nodes."""
-    found: dict[str, Quantity] = {}
-    for zone in chosen:
-        found = added(found, zones.get(zone, {}))
-    return found
+    sums: dict[str, Quantity] = {}
+    for zone in nodes:
+        sums = added(sums, zones.get(zone, {}))
+    return sums
 
 
 def amplify(amount: int, ratio: float) -> int:
@@ -150,19 +153,19 @@ def _amplified(name: str, amount: Quantity, ratio: float) -> Quantity:
     return Quantity.of(amplify(amount.value, ratio), "BinarySI" if binary else "DecimalSI")
 
 
-class Held(msgspec.Struct, frozen=True):
+class NodeAllocation(msgspec.Struct, frozen=True):
     """The allocations of all pods on one node, added up. A value: `of` makes another one for other pods."""
 
     pods: Mapping[str, Allocation] = msgspec.field(default_factory=dict)
     """By uid."""
-    cpus: Mapping[int, TakenCPU] = msgspec.field(default_factory=dict)
+    cpus: Mapping[int, AllocatedCPU] = msgspec.field(default_factory=dict)
     zones: Zones = msgspec.field(default_factory=dict)
     states: Mapping[int, str] = msgspec.field(default_factory=dict)
     """`single` for NUMA nodes where every pod with CPUs of its own has them in that node only, `shared` where one spans
     several; NUMA nodes without such pods are left out. Pods without CPUs of their own do not count."""
 
     @classmethod
-    def of(cls, machine: Machine, allocations: Iterable[Allocation]) -> Held:
+    def of(cls, machine: Machine, allocations: Iterable[Allocation]) -> NodeAllocation:
         """The sum of `allocations`, in their order; of two with one uid the first counts.
 
         CPUs the machine does not have count as CPUs of NUMA node 0, as in Koordinator.
@@ -170,7 +173,7 @@ class Held(msgspec.Struct, frozen=True):
         pods: dict[str, Allocation] = {}
         for each in allocations:
             pods.setdefault(each.uid, each)
-        cpus: dict[int, TakenCPU] = {}
+        cpus: dict[int, AllocatedCPU] = {}
         zones: dict[int, Amounts] = {}
         states: dict[int, str] = {}
         for pod in pods.values():
@@ -182,65 +185,69 @@ class Held(msgspec.Struct, frozen=True):
         return cls(pods, cpus, zones, states)
 
 
-NOTHING_HELD = Held()
+NO_ALLOCATION = NodeAllocation()
 
 
-def _take(machine: Machine, pod: Allocation, cpus: dict[int, TakenCPU]) -> set[int]:
+def _take(machine: Machine, pod: Allocation, cpus: dict[int, AllocatedCPU]) -> set[int]:
     """Add the pod's CPUs to `cpus`; the NUMA nodes they lie on."""
     nodes: set[int] = set()
     for cpu in pod.cpus:
         place, before = machine.by_id.get(cpu), cpus.get(cpu)
         node, core = (place.node, place.core) if place else (0, 0)
-        cpus[cpu] = TakenCPU(node, core, before.holders + 1 if before else 1, pod.exclusive)
+        cpus[cpu] = AllocatedCPU(node, core, before.holders + 1 if before else 1, pod.exclusive)
         nodes.add(node)
     return nodes
 
 
-def returned(cpus: Mapping[int, TakenCPU], *sets: CPUSet) -> Mapping[int, TakenCPU]:
+def returned(cpus: Mapping[int, AllocatedCPU], *sets: CPUSet) -> Mapping[int, AllocatedCPU]:
     """CPUs still held after each CPU in each of `sets` has lost one holder."""
     if not any(sets):
         return cpus
     still = dict(cpus)
     for cpu in (cpu for each in sets for cpu in each if cpu in still):
-        held = still.pop(cpu, None)
-        if held and held.holders > 1:
-            still[cpu] = msgspec.structs.replace(held, holders=held.holders - 1)
+        allocated = still.pop(cpu, None)
+        if allocated and allocated.holders > 1:
+            still[cpu] = msgspec.structs.replace(allocated, holders=allocated.holders - 1)
     return still
 
 
-def available_cpus(machine: Machine, cpus: Mapping[int, TakenCPU], *, reserved: CPUSet, most_holders: int) -> CPUSet:
+def available_cpus(
+    machine: Machine, cpus: Mapping[int, AllocatedCPU], *, reserved: CPUSet, most_holders: int
+) -> CPUSet:
     """CPUs that are not reserved and that fewer than `most_holders` pods hold."""
-    full = {cpu for cpu, held in cpus.items() if held.holders >= most_holders}
+    full = {cpu for cpu, allocated in cpus.items() if allocated.holders >= most_holders}
     return CPUSet(machine.all.ids - reserved.ids - full)
 
 
-def allocated_zones(held: Held, zones: Iterable[int], *, cpu_ratio: float, reusable: Zones) -> dict[int, Amounts]:
+def allocated_zones(
+    allocated: NodeAllocation, zones: Iterable[int], *, cpu_ratio: float, reusable: Zones
+) -> dict[int, Amounts]:
     """Allocated amounts of the NUMA nodes that pods have anything of, less what may be used again.
 
     Where CPUs are amplified, CPUs that pods hold alone count as many times as they are amplified.
     """
     return {
-        zone: left(_with_amplified(held, zone, cpu_ratio), reusable.get(zone, {}))
+        zone: difference(_with_amplified(allocated, zone, cpu_ratio), reusable.get(zone, {}))
         for zone in zones
-        if zone in held.zones
+        if zone in allocated.zones
     }
 
 
-def _with_amplified(held: Held, zone: int, ratio: float) -> Amounts:
-    amounts = held.zones[zone]
+def _with_amplified(allocated: NodeAllocation, zone: int, ratio: float) -> Amounts:
+    amounts = allocated.zones[zone]
     if ratio <= 1:
         return amounts
-    bound = 1000 * sum(1 for cpu in held.cpus.values() if cpu.node == zone)
+    bound = 1000 * sum(1 for cpu in allocated.cpus.values() if cpu.node == zone)
     milli = amounts.get("cpu", ZERO).milli - bound + amplify(bound, ratio)
     return {**amounts, "cpu": Quantity.of_milli(milli)}
 
 
 def available_zones(
-    held: Held, zones: Zones, *, cpu_ratio: float = 1.0, reusable: Zones | None = None
+    allocation: NodeAllocation, zones: Zones, *, cpu_ratio: float = 1.0, reusable: Zones | None = None
 ) -> dict[int, dict[str, Quantity]]:
     """Rest of each NUMA node: its amount less what is allocated, never below 0."""
-    allocated = allocated_zones(held, zones, cpu_ratio=cpu_ratio, reusable=reusable or {})
-    return {zone: left(amounts, allocated.get(zone, {})) for zone, amounts in zones.items()}
+    allocated = allocated_zones(allocation, zones, cpu_ratio=cpu_ratio, reusable=reusable or {})
+    return {zone: difference(amounts, allocated.get(zone, {})) for zone, amounts in zones.items()}
 
 
 RESTRICTED_POLICY = "Restricted"
@@ -259,16 +266,16 @@ class Reserved(msgspec.Struct, frozen=True):
     """Its CPUs that no owner has."""
 
     @classmethod
-    def of(cls, policy: str, held: Allocation, owners: Iterable[Allocation]) -> Reserved:
-        """The reservation that holds `held`, with the allocations of its owners."""
+    def of(cls, policy: str, allocation: Allocation, owners: Iterable[Allocation]) -> Reserved:
+        """The reservation that holds `allocation`, with the allocations of its owners."""
         took = tuple(owners)
-        cpus = held.cpus - union(owner.cpus for owner in took)
-        return cls(held.uid, policy, held.zones, zones_added(owner.zones for owner in took), cpus)
+        cpus = allocation.cpus - union(owner.cpus for owner in took)
+        return cls(allocation.uid, policy, allocation.zones, zones_added(owner.zones for owner in took), cpus)
 
     @property
     def free_zones(self) -> dict[int, Amounts]:
         """Its amounts that no owner has."""
-        return {zone: left(amounts, self.taken_zones.get(zone, {})) for zone, amounts in self.zones.items()}
+        return {zone: difference(amounts, self.taken_zones.get(zone, {})) for zone, amounts in self.zones.items()}
 
 
 class Reservations(msgspec.Struct, frozen=True, kw_only=True):

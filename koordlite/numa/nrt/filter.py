@@ -51,10 +51,10 @@ class Part(msgspec.Struct, frozen=True):
 
     kind: Literal["init", "sidecar", "app", "pod"]
     name: str
-    wanted: tuple[tuple[str, int, bool], ...]
+    requests: tuple[tuple[str, int, bool], ...]
     """Resource, amount, and whether the amount has to be free on the NUMA node; else it only has to be listed there."""
 
-    taken: Amounts = msgspec.field(default_factory=dict)
+    usage: Amounts = msgspec.field(default_factory=dict)
     """What it takes from its NUMA node."""
 
 
@@ -91,7 +91,7 @@ def request(containers: Containers, *, guaranteed: bool, overhead: Amounts) -> A
 
     def part(kind: Literal["init", "sidecar", "app", "pod"], name: str, amounts: Amounts) -> Part:
         rows = tuple((r, amount, guaranteed or not is_shared(r)) for r, amount in amounts.items() if amount > 0)
-        return Part(kind, name, rows, {resource: amount for resource, amount, counted in rows if counted})
+        return Part(kind, name, rows, {resource: amount for resource, amount, by_amount in rows if by_amount})
 
     total = pod_request([(kind, amounts) for kind, _, amounts in containers], overhead)
     return AlignedRequest(tuple(part(*container) for container in containers), part("pod", "", total))
@@ -151,19 +151,19 @@ def is_native(resource: str) -> bool:
     return resource in _NATIVE or resource.startswith("hugepages-")
 
 
-def only_native(asked: AlignedRequest) -> bool:
+def only_native(pod: AlignedRequest) -> bool:
     """Tell whether no container asks for a device."""
-    return all(is_native(name) for part in asked.parts for name, _, _ in part.wanted)
+    return all(is_native(name) for part in pod.parts for name, _, _ in part.requests)
 
 
-def align(asked: AlignedRequest, *, zones: Zones, allocatable: Amounts | None, scope: str) -> Fit:
+def align(pod: AlignedRequest, *, zones: Zones, allocatable: Amounts | None, scope: str) -> Fit:
     """Place the pod, or each container, on one NUMA node each: what `single-numa-node` admits.
 
     `allocatable` is the node's; None: it is not asked about, and what no zone lists is not aligned, as kubelet does it.
     A container takes from the lowest NUMA node that holds it; one that ends before the next starts takes nothing.
     """
     placed: list[tuple[Part, tuple[int, ...]]] = []
-    parts = asked.of_scope(scope)
+    parts = pod.of_scope(scope)
     last = len(parts) - 1
     for place, part in enumerate(parts):
         node = fit_zone(part, zones, allocatable)
@@ -172,7 +172,7 @@ def align(asked: AlignedRequest, *, zones: Zones, allocatable: Amounts | None, s
         if part.kind != "init" and node in zones:
             placed.append((part, (node,)))
             if place < last:
-                zones = without(zones, (node,), part.taken)
+                zones = without(zones, (node,), part.usage)
     return Fit(tuple(placed))
 
 
@@ -182,28 +182,28 @@ def fit_zone(part: Part, zones: Zones, allocatable: Amounts | None) -> int | Non
     for node, zone in zones.items():
         if lowest >= 0 and node > lowest:
             continue
-        for name, amount, counted in part.wanted:
-            left = zone.get(name)
-            if left is None or (counted and left < amount):
+        for name, amount, by_amount in part.requests:
+            free = zone.get(name)
+            if free is None or (by_amount and free < amount):
                 break
         else:
             lowest = node
-    if lowest >= 0 and (allocatable is None or all(name in allocatable for name, _, _ in part.wanted)):
+    if lowest >= 0 and (allocatable is None or all(name in allocatable for name, _, _ in part.requests)):
         return lowest
     return _fit_some(part, zones, allocatable)
 
 
 def _fit_some(part: Part, zones: Zones, allocatable: Amounts | None) -> int | None:
     """The same where not every resource is listed by every zone."""
-    asked = [each for each in part.wanted if not _is_of_the_machine(each[0], zones, allocatable)]
-    if allocatable is not None and any(name not in allocatable for name, _, _ in asked):
+    rows = [each for each in part.requests if not _is_of_the_machine(each[0], zones, allocatable)]
+    if allocatable is not None and any(name not in allocatable for name, _, _ in rows):
         return None
     fitting = [
         node
         for node, zone in zones.items()
-        if all(name in zone and (not counted or zone[name] >= amount) for name, amount, counted in asked)
+        if all(name in zone and (not by_amount or zone[name] >= amount) for name, amount, by_amount in rows)
     ]
-    return min(fitting, default=None if asked else 0)
+    return min(fitting, default=None if rows else 0)
 
 
 def _is_of_the_machine(name: str, zones: Zones, allocatable: Amounts | None) -> bool:
@@ -214,17 +214,17 @@ def _is_of_the_machine(name: str, zones: Zones, allocatable: Amounts | None) -> 
 
 def without(zones: Zones, nodes: Sequence[int], amounts: Amounts) -> dict[int, Amounts]:
     """The zones after `amounts` were taken from `nodes`, each giving what it has before the next is asked."""
-    left, after = dict(amounts), dict(zones)
+    remaining, after = dict(amounts), dict(zones)
     for node in nodes:
         zone = after.get(node)
         if zone is None:
             continue
         fewer = dict(zone)
-        for name, amount in left.items():
+        for name, amount in remaining.items():
             if name in fewer:
-                given = min(amount, fewer[name])
-                fewer[name] -= given
-                left[name] = amount - given
+                share = min(amount, fewer[name])
+                fewer[name] -= share
+                remaining[name] = amount - share
         after[node] = fewer
     return after
 
@@ -233,10 +233,10 @@ def preferred(part: Part, zones: Zones, totals: Zones) -> Iterator[tuple[int, ..
     """The sets of NUMA nodes that every counted resource prefers under `restricted`, the lowest first: as few as an
     empty machine would need. () when none is counted. Since kubelet 1.26 a merged hint is preferred only when all
     hints are preferred and have one mask."""
-    counted = [(name, amount) for name, amount, is_counted in part.wanted if is_counted]
+    amounts = [(name, amount) for name, amount, is_counted in part.requests if is_counted]
     listed = {name for zone in zones.values() for name in zone}
-    counted = [(name, amount) for name, amount in counted if name in listed]
-    sizes = {_smallest(name, amount, totals) for name, amount in counted}
+    amounts = [(name, amount) for name, amount in amounts if name in listed]
+    sizes = {_smallest(name, amount, totals) for name, amount in amounts}
     if not sizes:
         yield ()
         return
@@ -244,16 +244,16 @@ def preferred(part: Part, zones: Zones, totals: Zones) -> Iterator[tuple[int, ..
     if sizes or size is None:
         return  # Resources that need different numbers of NUMA nodes never have one mask.
     for nodes in sorted(itertools.combinations(sorted(zones), size), key=lambda nodes: nodes[::-1]):
-        if all(sum(zones[node].get(name, 0) for node in nodes) >= amount for name, amount in counted):
+        if all(sum(zones[node].get(name, 0) for node in nodes) >= amount for name, amount in amounts):
             yield nodes
 
 
 def _smallest(name: str, amount: int, totals: Zones) -> int | None:
     """Number of NUMA nodes that an empty machine would need for the amount."""
-    held = 0
+    total = 0
     for size, most in enumerate(sorted((zone.get(name, 0) for zone in totals.values()), reverse=True), 1):
-        held += most
-        if held >= amount:
+        total += most
+        if total >= amount:
             return size
     return None
 
@@ -267,7 +267,7 @@ MOST_PATHS = 200
 """Ways to place a pod that are followed; a pod with more of them is refused until it is known what is free."""
 
 
-def admit(asked: AlignedRequest, policy: Policy, *, zones: Zones, at_most: Zones, totals: Zones, scope: str) -> Fit:
+def admit(pod: AlignedRequest, policy: Policy, *, zones: Zones, at_most: Zones, totals: Zones, scope: str) -> Fit:
     """Place the pod, or each container, as the policy admits it, on the lowest NUMA nodes that kubelet would take.
 
     `zones` is what is available at least, `at_most` what may be there if pods that were bound took from other NUMA
@@ -280,9 +280,9 @@ def admit(asked: AlignedRequest, policy: Policy, *, zones: Zones, at_most: Zones
     decides then, and amounts do not tell. And for pods whose memory as a whole fits nowhere, not even on several NUMA
     nodes: kubelet's memory manager then hints nothing at all, and scope `pod` lets them pass, on several NUMA nodes.
     """
-    parts, is_single = asked.of_scope(scope), policy == "single-numa-node"
-    if is_single and (len(parts) == 1 or (at_most is zones and not any(p.kind == "init" and p.taken for p in parts))):
-        return align(asked, zones=zones, allocatable=None, scope=scope)
+    parts, is_single = pod.of_scope(scope), policy == "single-numa-node"
+    if is_single and (len(parts) == 1 or (at_most is zones and not any(p.kind == "init" and p.usage for p in parts))):
+        return align(pod, zones=zones, allocatable=None, scope=scope)
     fitting = _single if is_single else lambda part, free: preferred(part, free, totals)
     return _Paths(parts, fitting).follow(0, zones, at_most, {})
 
@@ -290,13 +290,13 @@ def admit(asked: AlignedRequest, policy: Policy, *, zones: Zones, at_most: Zones
 def _single(part: Part, zones: Zones) -> Iterator[Nodes]:
     """Each NUMA node that has enough; () where nothing that is asked for is counted by NUMA node."""
     listed = {name for zone in zones.values() for name in zone}
-    wanted = [each for each in part.wanted if each[0] in listed]
-    if not wanted:
+    rows = [each for each in part.requests if each[0] in listed]
+    if not rows:
         yield ()
         return
     for node in sorted(zones):
         zone = zones[node]
-        if all(name in zone and (not counted or zone[name] >= amount) for name, amount, counted in wanted):
+        if all(name in zone and (not by_amount or zone[name] >= amount) for name, amount, by_amount in rows):
             yield (node,)
 
 
@@ -305,16 +305,16 @@ class _Paths:
 
     def __init__(self, parts: Sequence[Part], fitting: Callable[[Part, Zones], Iterator[Nodes]]) -> None:
         """`fitting`: the sets of NUMA nodes that can hold a part, in the order in which kubelet prefers them."""
-        self._parts, self._fitting, self._left = parts, fitting, MOST_PATHS
+        self._parts, self._fitting, self._paths_left = parts, fitting, MOST_PATHS
 
     def follow(self, place: int, least: Zones, most: Zones, bound: Bound) -> Fit:
         """Place the parts from `place` on; the answer is that of the case in which the least is free, or a refusal."""
         if place == len(self._parts):
             return Fit()
-        self._left -= 1
+        self._paths_left -= 1
         part = self._parts[place]
         sure = next(self._reachable(part, least, bound), None)
-        if sure is None or self._left < 0:
+        if sure is None or self._paths_left < 0:
             return Fit(why_not=REFUSED[part.kind])
         if not sure:
             return self.follow(place + 1, least, most, bound)
@@ -322,9 +322,9 @@ class _Paths:
         for nodes in self._possible(part, sure, least, most, bound):
             after = dict(bound)
             _use_again(part, nodes, after)
-            taken = () if part.kind == "init" else nodes
-            less = without(least, taken, part.taken)
-            fit = self.follow(place + 1, less, less if most is least else without(most, taken, part.taken), after)
+            consumed = () if part.kind == "init" else nodes
+            less = without(least, consumed, part.usage)
+            fit = self.follow(place + 1, less, less if most is least else without(most, consumed, part.usage), after)
             if fit.why_not:
                 return fit
         return fit if part.kind == "init" else Fit(((part, sure), *fit.placed))
@@ -337,19 +337,19 @@ class _Paths:
 
     def _reachable(self, part: Part, zones: Zones, bound: Bound) -> Iterator[Nodes]:
         """Select the hints that contain all that can be used again of what the part asks for."""
-        needed = {node for name in part.taken if name in bound for node in bound[name][0]}
+        needed = {node for name in part.usage if name in bound for node in bound[name][0]}
         return (nodes for nodes in self._fitting(part, zones) if not nodes or needed.issubset(nodes))
 
 
 def _use_again(part: Part, nodes: Nodes, bound: Bound) -> None:
     """Memory binds nobody. Of CPUs it is not known which ones a container takes, so some may be left to bind others."""
-    for name, amount in part.taken.items():
+    for name, amount in part.usage.items():
         if name == "memory" or name.startswith("hugepages-"):
             continue
-        _, left = bound.get(name, (nodes, 0))
+        _, reusable = bound.get(name, (nodes, 0))
         if part.kind == "init":
-            bound[name] = (nodes, max(left, amount))
-        elif name != "cpu" and left <= amount:
+            bound[name] = (nodes, max(reusable, amount))
+        elif name != "cpu" and reusable <= amount:
             bound.pop(name, None)
         elif name != "cpu" and name in bound:
-            bound[name] = (bound[name][0], left - amount)
+            bound[name] = (bound[name][0], reusable - amount)

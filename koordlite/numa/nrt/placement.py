@@ -99,7 +99,7 @@ def encode(nodes: Mapping[Container, int], *, numa_nodes: int) -> Encoded:
     for position, container in enumerate(order):
         positions.setdefault(nodes[container], []).append(position)
     busiest = min(positions, key=lambda node: (-len(positions[node]), node), default=0)
-    vectors = {node: _vector(held) for node, held in sorted(positions.items()) if node != busiest}
+    vectors = {node: _vector(members) for node, members in sorted(positions.items()) if node != busiest}
     return Encoded(Metadata(len(order), numa_nodes, busiest, ENCODING), vectors)
 
 
@@ -109,15 +109,15 @@ def decode(metadata: Metadata, vectors: Mapping[int, str], containers: Collectio
     if len(set(containers)) != metadata.containers:
         raise PlacementError("inconsistent-containers", f"{len(set(containers))} instead of {metadata.containers}")
     order = sorted(set(containers), key=hash_of)
-    found: dict[Container, int] = {}
+    by_container: dict[Container, int] = {}
     for node, vector in sorted(vectors.items()):
         for position in itertools.accumulate(numbers(vector)):
             if position >= len(order):
                 raise PlacementError("corrupted-vector", f"position {position} of {len(order)} on NUMA node {node}")
-            if order[position] in found:
+            if order[position] in by_container:
                 raise PlacementError("duplicated", f"position {position} is on two NUMA nodes, or twice on {node}")
-            found[order[position]] = node
-    return {container: found.get(container, metadata.busiest) for container in order}
+            by_container[order[position]] = node
+    return {container: by_container.get(container, metadata.busiest) for container in order}
 
 
 def _validate(metadata: Metadata, vectors: Mapping[int, str]) -> None:

@@ -45,8 +45,7 @@ class Reader:
     @functools.cached_property
     def policy(self) -> ReportedPolicy:
         """Kubelet's topology manager, from the attributes where there are any, else from the old list."""
-        said = by_attributes(self._obj.attributes or ())
-        return said.over(by_policies(self._obj.topology_policies or ()))
+        return by_attributes(self._obj.attributes or ()).over(by_policies(self._obj.topology_policies or ()))
 
     @functools.cached_property
     def available(self) -> dict[int, dict[str, Quantity]]:
@@ -61,7 +60,7 @@ class Reader:
     @functools.cached_property
     def distances(self) -> dict[int, dict[int, int]]:
         """SLIT distances out of the zones' costs, of the NUMA nodes that have any."""
-        found: dict[int, dict[int, int]] = {}
+        by_node: dict[int, dict[int, int]] = {}
         for number, zone in self.nodes.items():
             for cost in zone.costs or ():
                 other, distance = nrt.numa_node_of_zone(str(cost.get("name", ""))), cost.get("value")
@@ -69,8 +68,8 @@ class Reader:
                     why = "no distance to a node-<id>"
                     self.problems.append(Problem(f"{self.owner}/{zone.name}", "costs", str(cost)[:200], why, _SKIPPED))
                 else:
-                    found.setdefault(number, {})[other] = distance
-        return found
+                    by_node.setdefault(number, {})[other] = distance
+        return by_node
 
     @functools.cached_property
     def topology(self) -> Topology:
@@ -85,9 +84,9 @@ class Reader:
     @functools.cached_property
     def cpu_manager(self) -> CPUManagerPolicy:
         """Configuration of kubelet's CPU manager."""
-        found: _Manager = self._note(keys.CPU_MANAGER_POLICY, _json(_Manager, keys.CPU_MANAGER_POLICY)) or _Manager()
-        reserved = self._cpus(keys.CPU_MANAGER_POLICY, found.reserved_cpus)
-        return CPUManagerPolicy(policy=found.policy, options=found.options or {}, reserved_cpus=reserved)
+        manager: _Manager = self._note(keys.CPU_MANAGER_POLICY, _json(_Manager, keys.CPU_MANAGER_POLICY)) or _Manager()
+        reserved = self._cpus(keys.CPU_MANAGER_POLICY, manager.reserved_cpus)
+        return CPUManagerPolicy(policy=manager.policy, options=manager.options or {}, reserved_cpus=reserved)
 
     @functools.cached_property
     def allocs(self) -> tuple[PodCPUAlloc, ...]:
@@ -137,14 +136,14 @@ class Reader:
         return self._note(keys.AMPLIFICATION_RATIO, read_ratios)
 
     def _amounts(self, zone: objects.Zone, column: str) -> dict[str, Quantity]:
-        found: dict[str, Quantity] = {}
+        amounts: dict[str, Quantity] = {}
         for resource in zone.resources or ():
             try:
-                found[resource.name] = Quantity.parse(getattr(resource, column))
+                amounts[resource.name] = Quantity.parse(getattr(resource, column))
             except ValueError as error:
                 field, do = f"zones[{zone.name}].resources[{resource.name}].{column}", "write a quantity; " + _SKIPPED
                 self.problems.append(Problem(self.owner, field, str(getattr(resource, column)), str(error), do))
-        return found
+        return amounts
 
     def _note(self, key: str, parse: Callable[[str, str], T]) -> T | None:
         """The value of annotation `key`; None without one, or when it cannot be read."""
@@ -217,21 +216,21 @@ def numa_nodes(
 ) -> dict[int, objects.Zone]:
     """The zones of type Node that are called `node-<id>`, by id, ascending. Of two with one name the first counts; more
     than `most` are not used at all. Either is a problem of `owner`."""
-    found: dict[int, objects.Zone] = {}
+    by_id: dict[int, objects.Zone] = {}
     for zone in zones or ():
         number = nrt.numa_node_of_zone(zone.name) if zone.type == "Node" else None
         if number is None:
             continue
-        if number in found:
+        if number in by_id:
             problems.append(Problem(owner, "zones", zone.name, "two zones have this name", _DO))
         else:
-            found[number] = zone
-    if len(found) > most:
+            by_id[number] = zone
+    if len(by_id) > most:
         why = f"there are more NUMA nodes than the {most} that are judged here"
         do = f"raise --max-numa-nodes (at most {MOST_NUMA_NODES}) where the machine has so many; they count as unknown"
-        problems.append(Problem(owner, "zones", str(len(found)), why, do))
+        problems.append(Problem(owner, "zones", str(len(by_id)), why, do))
         return {}
-    return dict(sorted(found.items()))
+    return dict(sorted(by_id.items()))
 
 
 _MOST_NODES = 1024

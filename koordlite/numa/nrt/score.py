@@ -23,14 +23,14 @@ FAR = 255
 Costs = Mapping[int, Mapping[int, int]]
 """Distance from one NUMA node to another: 10 on the node itself."""
 Weights = Mapping[str, int]
-Asked = Sequence[tuple[str, int, int]]
+Requests = Sequence[tuple[str, int, int]]
 """Resource, whole units, weight."""
-Formula = Callable[[Asked, Amounts], int]
+Formula = Callable[[Requests, Amounts], int]
 """What is asked and what a zone has, in whole units, to a score."""
 
 
 def score(
-    asked: AlignedRequest,
+    pod: AlignedRequest,
     *,
     zones: Zones,
     costs: Costs,
@@ -40,29 +40,29 @@ def score(
     max_numa_nodes: int = 8,
 ) -> int:
     """The score of a Guaranteed pod on a node; of others it is always `FULL`, and 0 without a report of its zones."""
-    parts = asked.of_scope(scope)
+    parts = pod.of_scope(scope)
     if strategy == LEAST_NUMA_NODES:
         return _least_numa_nodes(parts, zones, costs, max_numa_nodes)
     return mean_score(weighted(parts, weights or {}), whole_units(zones), strategy)
 
 
-def weighted(parts: Sequence[Part], weights: Weights) -> tuple[Asked, ...]:
+def weighted(parts: Sequence[Part], weights: Weights) -> tuple[Requests, ...]:
     """Requests of the parts, in whole units and with its weight: 1 where none, or none above 0, is given."""
     return tuple(
-        tuple((name, -(-amount // NANO), max(1, weights.get(name, 1))) for name, amount, _ in part.wanted)
+        tuple((name, -(-amount // NANO), max(1, weights.get(name, 1))) for name, amount, _ in part.requests)
         for part in parts
     )
 
 
-def mean_score(parts: Sequence[Asked], units: Zones, strategy: str) -> int:
+def mean_score(parts: Sequence[Requests], units: Zones, strategy: str) -> int:
     """The mean over the parts of the smallest score of a zone that is not 0. `units`: the zones in whole units."""
     formula, zones, total = _FORMULAS[strategy], units.values(), 0
-    for asked in parts:
+    for requests in parts:
         lowest = 0
         for zone in zones:
-            found = formula(asked, zone)
-            if found and (not lowest or found < lowest):
-                lowest = found
+            points = formula(requests, zone)
+            if points and (not lowest or points < lowest):
+                lowest = points
         total += lowest
     return total // len(parts) if parts else 0
 
@@ -72,10 +72,10 @@ def whole_units(zones: Zones) -> dict[int, dict[str, int]]:
     return {node: {name: -(-amount // NANO) for name, amount in zone.items()} for node, zone in zones.items()}
 
 
-def least_allocated(asked: Asked, zone: Amounts) -> int:
+def least_allocated(requests: Requests, zone: Amounts) -> int:
     """Much is left: (capacity − request) · 100 / capacity, the weighted mean over resources."""
     total = weights = 0
-    for name, amount, weight in asked:
+    for name, amount, weight in requests:
         weights += weight
         capacity = zone.get(name, 0)
         if 0 < capacity >= amount:
@@ -83,10 +83,10 @@ def least_allocated(asked: Asked, zone: Amounts) -> int:
     return total // weights if weights else 0
 
 
-def most_allocated(asked: Asked, zone: Amounts) -> int:
+def most_allocated(requests: Requests, zone: Amounts) -> int:
     """Little is left: request · 100 / capacity, the weighted mean over resources."""
     total = weights = 0
-    for name, amount, weight in asked:
+    for name, amount, weight in requests:
         weights += weight
         capacity = zone.get(name, 0)
         if 0 < capacity >= amount:
@@ -94,9 +94,9 @@ def most_allocated(asked: Asked, zone: Amounts) -> int:
     return total // weights if weights else 0
 
 
-def balanced_allocation(asked: Asked, zone: Amounts) -> int:
+def balanced_allocation(requests: Requests, zone: Amounts) -> int:
     """Evenly used: (1 − sample variance of request / capacity) · 100; 0 when a resource does not fit."""
-    fractions = [amount / zone[name] if zone.get(name) else 1.0 for name, amount, _ in asked]
+    fractions = [amount / zone[name] if zone.get(name) else 1.0 for name, amount, _ in requests]
     if any(fraction > 1 for fraction in fractions):
         return 0
     if len(fractions) < 2:
@@ -118,14 +118,14 @@ def _least_numa_nodes(parts: Sequence[Part], zones: Zones, costs: Costs, most: i
     before the next is asked."""
     used, all_nearest = 0, True
     for part in parts:
-        amounts = {name: amount for name, amount, _ in part.wanted}
+        amounts = {name: amount for name, amount, _ in part.requests}
         if only_elsewhere(zones, amounts):
             continue
-        found = nodes_required(part, zones, costs)
-        if found is None:
+        smallest = nodes_required(part, zones, costs)
+        if smallest is None:
             return 0
-        used, all_nearest = max(used, len(found[0])), all_nearest and found[1]
-        zones = without(zones, found[0], amounts)
+        used, all_nearest = max(used, len(smallest[0])), all_nearest and smallest[1]
+        zones = without(zones, smallest[0], amounts)
     return least_numa_score(used, is_nearest=all_nearest, max_numa_nodes=most) if used else FULL
 
 
@@ -157,8 +157,8 @@ def _holds(part: Part, zones: Sequence[Amounts]) -> bool:
     """Each zone lists every resource, and together they have enough."""
     listed = functools.reduce(lambda names, zone: names & zone.keys(), zones[1:], set(zones[0]))
     return all(
-        name in listed and (not counted or sum(zone[name] for zone in zones) >= amount)
-        for name, amount, counted in part.wanted
+        name in listed and (not by_amount or sum(zone[name] for zone in zones) >= amount)
+        for name, amount, by_amount in part.requests
     )
 
 
@@ -190,14 +190,14 @@ def nearness_of_parts(parts: Sequence[Part], zones: Zones, costs: Costs) -> int:
     all of them together have too little."""
     worst = NEAREST
     for part in parts:
-        if only_elsewhere(zones, {name: amount for name, amount, _ in part.wanted}):
+        if only_elsewhere(zones, {name: amount for name, amount, _ in part.requests}):
             continue
-        found = nodes_required(part, zones, costs)
-        if found is None:
+        smallest = nodes_required(part, zones, costs)
+        if smallest is None:
             return 0
-        worst = min(worst, nearness(found[0], costs))
+        worst = min(worst, nearness(smallest[0], costs))
         if part.kind != "init":
-            zones = without(zones, found[0], part.taken)
+            zones = without(zones, smallest[0], part.usage)
     return worst
 
 

@@ -112,7 +112,7 @@ def takes(shape: PodShape, row: Row, settings: JudgeSettings) -> dict[int, dict[
         return {}
     total: dict[int, dict[str, int]] = {}
     for part, (node,) in fit.placed:
-        add(total.setdefault(node, {}), part.taken)
+        add(total.setdefault(node, {}), part.usage)
     return total
 
 
@@ -253,7 +253,7 @@ def shortage(shape: PodShape, row: Row) -> Iterator[str]:
     if row.report is None:
         return
     for part in shape.request.of_scope(row.report.scope):
-        for name, amount, is_aligned in part.wanted:
+        for name, amount, is_aligned in part.requests:
             zones = {node: zone[name] for node, zone in row.zones.items() if name in zone}
             if is_aligned and zones and max(zones.values()) < amount:
                 where = f"container {part.name}" if part.name else "the pod"

@@ -16,7 +16,14 @@ from koordlite.numa import resize
 from koordlite.numa.koordinator import ask, assignments, node_report, schedule
 from koordlite.numa.koordinator.ask import PodAsk
 from koordlite.numa.koordinator.node_report import KoordinatorNode
-from koordlite.numa.koordinator.values import Allocation, Held, Refusal, Reservations, Reserved, available_cpus
+from koordlite.numa.koordinator.values import (
+    Allocation,
+    NodeAllocation,
+    Refusal,
+    Reservations,
+    Reserved,
+    available_cpus,
+)
 from koordlite.numa.machine import Machine
 from koordlite.numa.nrt import score as nrt_score
 from koordlite.reservation.pods import ClusterPod, PodShape
@@ -104,7 +111,7 @@ def resized(pod: ClusterPod, row: Row) -> Promise | None:
     if row.is_plain or row.unusable or request is None or isinstance(request, Refusal) or not pod.resource_status:
         return None
     state = state_of(row)
-    machine, own = state.topology.machine, state.held.pods.get(pod.uid)
+    machine, own = state.topology.machine, state.allocated.pods.get(pod.uid)
     if own is None or not own.cpus or schedule.is_bound(request, state) is not True:
         return None
     if request.count == len(pod_reader.parse_resource_status(pod.resource_status).cpuset):
@@ -141,7 +148,7 @@ def free_cpus(state: KoordinatorNode) -> CPUSet:
     """CPUs of the node that are neither reserved nor anybody's own."""
     topology = state.topology
     return available_cpus(
-        topology.machine, state.held.cpus, reserved=topology.reserved, most_holders=topology.most_holders
+        topology.machine, state.allocated.cpus, reserved=topology.reserved, most_holders=topology.most_holders
     )
 
 
@@ -156,7 +163,7 @@ def node_of(row: Row) -> KoordinatorNode:
     real, stand_ins = row.without_placeholders
     by_uid = _allocations(real, binds, topology.machine)
     reserved = _reservations(row, by_uid, _allocations(stand_ins, binds, topology.machine))
-    all_held = Held.of(topology.machine, [*by_uid.values(), *(own for own, _ in reserved)])
+    all_held = NodeAllocation.of(topology.machine, [*by_uid.values(), *(own for own, _ in reserved)])
     requested: dict[str, Quantity] = {}
     for pod in real:
         add_resources(requested, pod.shape.pod.requests)

@@ -192,7 +192,7 @@ def _cpus(row: Row) -> list[dict[str, Any]]:
 
 def _request(attempt: Attempt) -> dict[str, Any]:
     shape = attempt.shape
-    parts = {part.name: amounts_text(part.taken) for part in shape.request.parts if part.taken}
+    parts = {part.name: amounts_text(part.usage) for part in shape.request.parts if part.usage}
     return {"class": str(shape.pod.kube_qos), "aligned": parts, "problems": [str(each) for each in shape.problems]}
 
 

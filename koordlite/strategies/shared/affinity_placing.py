@@ -107,7 +107,7 @@ class Placing:
         members = {uid: self._member(uid) for uid in candidates if uid in self.pods and uid not in self.fixed}
         room, where = self._room(), {**self.tied, **self.before}
         staying = {uid: node for uid, node in self.before.items() if self._stays(uid, node, where)}
-        retained, leaving = rules.kept(members, staying, self._strongest(staying), room)
+        retained, leaving = rules.retained(members, staying, self._strongest(staying), room)
         self.leaving |= leaving
         names = {f"{_NAMED}{node}": node for node in self.named.values()}
         ties = [Tie(first=uid, second=f"{_NAMED}{node}", group=_NAMED) for uid, node in sorted(self.named.items())]

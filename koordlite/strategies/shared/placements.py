@@ -142,4 +142,4 @@ def of_pod(snapshot: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -
         policy=snapshot.kubelet.topology_manager_policy,
         cpu_manager_policy=snapshot.kubelet.cpu_manager_policy,
     )
-    return rules.of_pod(placed, asked_policy=pod.annotations.get(keys.VOLCANO_NUMA_POLICY, ""), kept=owners)
+    return rules.of_pod(placed, asked_policy=pod.annotations.get(keys.VOLCANO_NUMA_POLICY, ""), reservations=owners)

@@ -64,7 +64,7 @@ def of(snapshot: NodeSnapshot, *, huge_pages: bool, numa_placement: bool) -> Ite
     else:
         assigned = [each for pod in running(snapshot, resources) for each in pod.containers.values()]
         amounts = zones.amounts(
-            nodes, capacities, unmanaged=allocatable, allocatable=resources.allocatable, held=assigned
+            nodes, capacities, unmanaged=allocatable, allocatable=resources.allocatable, allocations=assigned
         )
     vectors = _placement(snapshot).vectors if numa_placement else {}
     for node, parts in zip(nodes, amounts, strict=True):
@@ -103,7 +103,7 @@ def without_pod(snapshot: Snapshot, pod: Pod) -> dict[int, dict[str, Amounts]]:
         name, may = (pod.namespace, pod.name), resources.allocatable
         running_pods = (each for each in running(snapshot, resources) if (each.namespace, each.name) != name)
         assigned = [each for other in running_pods for each in other.containers.values()]
-    amounts = zones.amounts(nodes, has, unmanaged=has, allocatable=may, held=assigned)
+    amounts = zones.amounts(nodes, has, unmanaged=has, allocatable=may, allocations=assigned)
     return {node.id: zone for node, zone in zip(nodes, amounts, strict=True)}
 
 

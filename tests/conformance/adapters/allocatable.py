@@ -119,7 +119,7 @@ def update_zones(given: Any, expect: Any) -> tuple[Any, Any]:
         zone: {name: _multiplied(name, amount, factor) for name, amount in shapes.quantities(amounts).items()}
         for zone, amounts in (worked_out.get("zoneResources") or {}).items()
     }
-    changes = node_sync.zone_changes(zones=zones, wanted=parts, threshold=given["diffThreshold"])
+    changes = node_sync.zone_changes(zones=zones, target=parts, threshold=given["diffThreshold"])
     topology = objects.NRTObject(zones=zones)
     for where, value in changes.items():
         topology = ZoneResourceChange(*where, value).onto(topology)
@@ -170,7 +170,9 @@ def mid_resources(case: Case) -> dict[str, Any]:
         colocation=case.colocation,
         reclaimable=shapes.use(reclaimable),
         used=case.used,
-        kept=mid.kept(system=case.system, host_apps=case.host_apps(mid.MID_AND_BELOW), reserved=case.reserved),
+        reserved=mid.system_reserved(
+            system=case.system, host_apps=case.host_apps(mid.MID_AND_BELOW), reserved=case.reserved
+        ),
         requested=mid.prod_requests(case.pods),
     )
     return {MID_CPU: node_metric.found(cpu.result), MID_MEMORY: node_metric.found(memory.result)}
@@ -201,7 +203,7 @@ def prepare(node: Any, worked_out: Any, names: tuple[str, ...]) -> Prepared:
     offered, left = node_sync.prepared(
         thousandths={name: _thousandths(worked_out, name) for name in names},
         ratio=ratio(worked_out),
-        taken={name: amount.value for name, amount in third.items()},
+        allocated={name: amount.value for name, amount in third.items()},
     )
     return Prepared(show(node, left), offered, left)
 
@@ -254,8 +256,8 @@ def sync_needed(given: Any, expect: Any) -> tuple[Any, Any]:
     labels = {TEST_LABEL: new.labels.get(TEST_LABEL)}
     notes = {keys.AMPLIFICATION_RATIO: new.annotations.get(keys.AMPLIFICATION_RATIO)}
     changes = {
-        **node_sync.metadata_changes(held=old.labels, wanted=labels),
-        **node_sync.metadata_changes(held=old.annotations, wanted=notes),
+        **node_sync.metadata_changes(current=old.labels, target=labels),
+        **node_sync.metadata_changes(current=old.annotations, target=notes),
     }
     found = {
         "syncStatus": bool(_why(given, slo.colocation(given["strategy"]), _amounts(old), _amounts(new))),
@@ -288,7 +290,7 @@ def update_node(given: Any, expect: Any) -> tuple[Any, Any]:
     colocation = slo.colocation(given["config"], node)
     due = _why(given, colocation, _amounts(shapes.node_of(node)), result.left)
     labels = dict(node["metadata"].get("labels") or {})
-    labels |= node_sync.metadata_changes(held=labels, wanted=_joined(items, "labels"))
+    labels |= node_sync.metadata_changes(current=labels, target=_joined(items, "labels"))
     found = {"status": result.status if due else status(node), "labels": labels}
     shown = expect["node"]
     return found, {"status": status(shown), "labels": shown["metadata"].get("labels") or {}}

@@ -15,7 +15,7 @@ from koordlite.numa.koordinator import ask, merge, node_report, schedule, values
 from koordlite.numa.koordinator.allocate import NodeRequest, Supply
 from koordlite.numa.koordinator.node_report import KoordinatorNode, NodeTopology
 from koordlite.numa.koordinator.take import TakePolicy, take, take_preferred
-from koordlite.numa.koordinator.values import IDLE, Allocation, Held, Hint, Refusal, TakenCPU
+from koordlite.numa.koordinator.values import IDLE, AllocatedCPU, Allocation, Hint, NodeAllocation, Refusal
 from koordlite.numa.machine import Machine, mask_of, nodes_of
 from tests.conformance.adapters import adapter, shapes
 
@@ -40,16 +40,16 @@ def _cpus_or_error(call: Any) -> Any:
         return {"error": str(error)}
 
 
-def _taking(given: Any) -> tuple[Machine, dict[int, TakenCPU], TakePolicy]:
+def _taking(given: Any) -> tuple[Machine, dict[int, AllocatedCPU], TakePolicy]:
     machine = _machine(given)
     held_cpus = {row["cpu"]: _taken(machine, row) for row in given["allocated"] if row["cpu"] in machine.by_id}
     words = given["bindPolicy"], given["exclusivePolicy"], given["numaAllocateStrategy"]
     return machine, held_cpus, TakePolicy(*words, most_holders=given["maxRefCount"])
 
 
-def _taken(machine: Machine, row: Any) -> TakenCPU:
+def _taken(machine: Machine, row: Any) -> AllocatedCPU:
     cpu = machine.by_id[row["cpu"]]
-    return TakenCPU(cpu.node, cpu.core, row.get("refCount", 0), row.get("exclusivePolicy", ""))
+    return AllocatedCPU(cpu.node, cpu.core, row.get("refCount", 0), row.get("exclusivePolicy", ""))
 
 
 @adapter("getAvailableCPUs")
@@ -63,7 +63,7 @@ def available_cpus(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"allocated": rows, "available": str(free), "numaStatus": states}, expect
 
 
-def _row(cpu: int, one: TakenCPU) -> Any:
+def _row(cpu: int, one: AllocatedCPU) -> Any:
     row = {"cpu": cpu, "refCount": one.holders, "exclusivePolicy": one.exclusive}
     return {name: value for name, value in row.items() if value != ""}
 
@@ -71,8 +71,8 @@ def _row(cpu: int, one: TakenCPU) -> Any:
 @adapter("getAvailableNUMANodeResources")
 def available_zones(given: Any, expect: Any) -> tuple[Any, Any]:
     node, reusable = node_of(given), _zones(given.get("reusableResources"))
-    allocated = values.allocated_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable=reusable)
-    free = values.available_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable=reusable)
+    allocated = values.allocated_zones(node.allocated, node.zones, cpu_ratio=node.cpu_ratio, reusable=reusable)
+    free = values.available_zones(node.allocated, node.zones, cpu_ratio=node.cpu_ratio, reusable=reusable)
     wanted = _zones(expect["available"]), _zones(expect.get("allocated"))
     return (free, allocated), wanted
 
@@ -216,9 +216,9 @@ def _machine(given: Any) -> Machine:
     return Machine.of(shapes.cpus(given["topology"]["cpus"]))
 
 
-def _held(machine: Machine, given: Any) -> Held:
+def _held(machine: Machine, given: Any) -> NodeAllocation:
     pods = enumerate(given.get("allocatedPods") or ())
-    return Held.of(machine, (_allocation(pod, str(number)) for number, pod in pods))
+    return NodeAllocation.of(machine, (_allocation(pod, str(number)) for number, pod in pods))
 
 
 def _allocation(pod: Any, uid: str) -> Allocation:
@@ -240,7 +240,7 @@ def node_of(given: Any) -> KoordinatorNode:
         zones=_zones(given["numaNodeResources"]),
         ratios=given.get("amplificationRatios"),
     )
-    return KoordinatorNode(topology=topology, held=_held(machine, given))
+    return KoordinatorNode(topology=topology, allocated=_held(machine, given))
 
 
 def request_of(given: Any) -> NodeRequest:

@@ -58,7 +58,7 @@ def _by_cpuset(given: Any) -> CPUSet:
     count = suppress.cpu_target(budget_milli=given["suppressMilliCPU"], present=len(present), cpus=len(cpus))
     forbidden = cpuset.union([_pinned(given, QoSClass.LSE), *_reserved_and_system(given)])
     found = cpu_select.be_cpuset(
-        count=count, cpus=cpus, lsr=_pinned(given, QoSClass.LSR), forbidden=forbidden, held=present
+        count=count, cpus=cpus, lsr=_pinned(given, QoSClass.LSR), forbidden=forbidden, current=present
     )
     return found or present
 

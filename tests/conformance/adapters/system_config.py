@@ -30,7 +30,7 @@ def _files(strategy: Any, capacity_bytes: int | None) -> dict[str, str]:
         return {}
     known = settings(System)
     read = System(**{known[name].attribute: value for name, value in (strategy or {}).items() if value is not None})
-    wanted = system_settings.wanted(read, capacity_bytes=capacity_bytes)
+    wanted = system_settings.targets(read, capacity_bytes=capacity_bytes)
     files = {_NAMES.get(n, n): str(v) for n, v in wanted.items() if system_settings.in_range(n, v)}
     words = [f"{system_settings.feature_word(name, on)}\n" for name, on in read.sched_features.items()]
     # A regular file keeps the last word that was written.

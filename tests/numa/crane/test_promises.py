@@ -66,9 +66,9 @@ def test_what_others_have_is_not_chosen_and_not_shared() -> None:
 
 def test_a_promise_ends_when_the_pod_asks_for_something_else() -> None:
     held, _ = given(claim("a", "exclusive", (0, 2)))
-    assert assignments.kept(held.entries, [claim("a", "exclusive", (0, 2))]) == held.entries
+    assert assignments.valid_entries(held.entries, [claim("a", "exclusive", (0, 2))]) == held.entries
     for other in (claim("a", "immovable", (0, 2)), claim("a", "exclusive", (1, 2)), claim("b", "exclusive", (0, 2))):
-        assert assignments.kept(held.entries, [other]) == {}
+        assert assignments.valid_entries(held.entries, [other]) == {}
 
 
 def test_a_container_that_is_resized_in_place_keeps_what_it_may_and_has_it_back_when_it_grows_again() -> None:
@@ -77,7 +77,7 @@ def test_a_container_that_is_resized_in_place_keeps_what_it_may_and_has_it_back_
     past = [held.entries["a"]]
     for containers in sizes[1:]:
         claims = [claim("a", "exclusive", (0, 6), containers=containers)]
-        assert assignments.kept(held.entries, claims) == held.entries, "it is no other promise"
+        assert assignments.valid_entries(held.entries, claims) == held.entries, "it is no other promise"
         held, refused = assignments.renewed(held, claims)
         assert not refused
         assert {name: len(entry.cpus) for name, entry in held.entries["a"].items()} == containers
@@ -154,7 +154,7 @@ class Life:
 
     def round(self) -> None:
         before = self.held
-        kept = assignments.kept(before.entries, list(self.claims.values()))
+        kept = assignments.valid_entries(before.entries, list(self.claims.values()))
         held = msgspec.structs.replace(before, entries=kept)
         self.held, refused = assignments.renewed(held, list(self.claims.values()))
         self._check(before, refused)

@@ -18,7 +18,7 @@ from koordlite.model.wire import objects
 from koordlite.numa.koordinator import ask, assignments, node_report, schedule
 from koordlite.numa.koordinator.ask import PodAsk
 from koordlite.numa.koordinator.node_report import KoordinatorNode
-from koordlite.numa.koordinator.values import NOTHING_HELD, Allocation, Held, Refusal
+from koordlite.numa.koordinator.values import NO_ALLOCATION, Allocation, NodeAllocation, Refusal
 
 _NAMES = """detail id core socket node cpuset uid managedByKubelet policy options reservedCPUs cpusetExclusive
     cpu memory numaNodeResources resources requiredCPUBindPolicy numaTopologyPolicy"""
@@ -65,7 +65,7 @@ def test_a_report_is_read_as_far_as_it_can_be(notes: dict[str, str], zones: list
     topology = node_report.read(obj, problems)
     assert {problem.object for problem in problems} <= {"noderesourcetopology/n"}
     node = Node(name="n", annotations={"node.koordinator.sh/resource-amplification-ratio": ratio})
-    state = KoordinatorNode.of(node, topology, NOTHING_HELD, {})
+    state = KoordinatorNode.of(node, topology, NO_ALLOCATION, {})
     found = schedule.judge(wanted("2", numa='{"numaTopologyPolicy":"Restricted"}'), state)
     assert isinstance(found, Refusal) or 0 <= found.score <= 100
 
@@ -79,7 +79,7 @@ def test_a_pod_is_read_or_refused(notes: dict[str, str]) -> None:
     found = ask.of(pod)
     assert isinstance(found, PodAsk) or (isinstance(found, Refusal) and found.code == "Error")
     cpus = machine()
-    held = Held.of(cpus, assignments.allocations([pod]))
+    held = NodeAllocation.of(cpus, assignments.allocations([pod]))
     again = schedule.judge(wanted("4"), node(cpus, held.pods.values()))
     assert isinstance(again, Refusal) or again.score >= 0
 

@@ -22,7 +22,7 @@ from koordlite.numa.koordinator.ask import DEFAULTS, NUMAArgs, PodAsk
 from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.schedule import Suitability
 from koordlite.numa.koordinator.take import TakePolicy
-from koordlite.numa.koordinator.values import Allocation, Held, Refusal, available_zones
+from koordlite.numa.koordinator.values import Allocation, NodeAllocation, Refusal, available_zones
 from koordlite.numa.machine import Machine, subsets
 
 POLICY = "node.koordinator.sh/numa-topology-policy"
@@ -61,7 +61,7 @@ def with_pods(before: KoordinatorNode, allocations: list[Allocation]) -> Koordin
         labels=before.labels,
         allocatable=before.allocatable,
         topology=before.topology,
-        held=Held.of(before.topology.machine, allocations),
+        allocated=NodeAllocation.of(before.topology.machine, allocations),
     )
 
 
@@ -88,10 +88,10 @@ def test_no_cpu_is_given_twice_and_no_numa_node_gives_more_than_it_has(
 
 def holds(ask: PodAsk, before: KoordinatorNode, found: Suitability, allocation: Allocation) -> None:
     """What the pod gets is free, whole, and inside the NUMA nodes that were chosen."""
-    free = before.topology.machine.all - before.topology.reserved - CPUSet(before.held.cpus)
+    free = before.topology.machine.all - before.topology.reserved - CPUSet(before.allocated.cpus)
     assert allocation.cpus <= free
     assert len(allocation.cpus) == (ask.count if schedule.is_bound(ask, before) else 0)
-    left = available_zones(before.held, before.zones)
+    left = available_zones(before.allocated, before.zones)
     for zone, amounts in allocation.zones.items():
         assert zone in found.affinity.nodes
         assert all(amount <= left[zone][name] for name, amount in amounts.items())

@@ -10,7 +10,7 @@ from koordinator_nodes import machine
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU
 from koordlite.numa.koordinator.take import TakePolicy, take, take_preferred
-from koordlite.numa.koordinator.values import Allocation, Held, available_cpus, returned
+from koordlite.numa.koordinator.values import Allocation, NodeAllocation, available_cpus, returned
 from koordlite.numa.machine import Machine
 
 POLICIES = some.builds(
@@ -29,7 +29,7 @@ def test_as_many_as_asked_all_of_them_available_and_the_same_again(
 ) -> None:
     everything = some.sets(some.sampled_from(sorted(cpus.by_id)))
     available, preferred, others = (CPUSet(data.draw(everything)) for _ in range(3))
-    taken = Held.of(cpus, [Allocation(uid="other", cpus=others, exclusive=policy.exclusive)]).cpus
+    taken = NodeAllocation.of(cpus, [Allocation(uid="other", cpus=others, exclusive=policy.exclusive)]).cpus
     count = data.draw(some.integers(0, len(available)))
     found = take_preferred(cpus, taken, policy, available=available, preferred=preferred, count=count)
     assert len(found) == count
@@ -53,9 +53,9 @@ def test_what_is_returned_twice_was_held_twice(sets: list[frozenset[int]], most:
     """CPUs that pods give back are as if these had never come, also CPUs that the machine does not have."""
     cpus = machine()
     pods = [Allocation(uid=str(n), cpus=CPUSet(ids)) for n, ids in enumerate(sets)]
-    some_left = returned(Held.of(cpus, pods).cpus, *(pod.cpus for pod in pods[:3]))
+    some_left = returned(NodeAllocation.of(cpus, pods).cpus, *(pod.cpus for pod in pods[:3]))
     assert {cpu: one.holders for cpu, one in some_left.items()} == {
-        cpu: one.holders for cpu, one in Held.of(cpus, pods[3:]).cpus.items()
+        cpu: one.holders for cpu, one in NodeAllocation.of(cpus, pods[3:]).cpus.items()
     }
     free = available_cpus(cpus, some_left, reserved=CPUSet(), most_holders=most)
     assert all(sum(cpu in pod.cpus for pod in pods[3:]) < most for cpu in free)

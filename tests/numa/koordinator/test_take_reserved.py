@@ -11,7 +11,7 @@ from koordinator_nodes import machine, node, wanted
 from koordlite.model.cpuset import CPUSet
 from koordlite.numa.koordinator import schedule
 from koordlite.numa.koordinator.node_report import KoordinatorNode
-from koordlite.numa.koordinator.values import Allocation, Held, Refusal, Reservations, Reserved
+from koordlite.numa.koordinator.values import Allocation, NodeAllocation, Refusal, Reservations, Reserved
 
 SINGLE = {"node.koordinator.sh/numa-topology-policy": "SingleNUMANode"}
 
@@ -26,7 +26,7 @@ def seen(
         nominated=reservation.uid if matched and nominated else "",
     )
     bare = node(machine(), labels=labels)
-    return msgspec.structs.replace(bare, held=Held.of(bare.topology.machine, pods), reservations=known)
+    return msgspec.structs.replace(bare, allocated=NodeAllocation.of(bare.topology.machine, pods), reservations=known)
 
 
 @pytest.mark.parametrize(
