@@ -41,6 +41,8 @@ LOG = logging.getLogger("koordlite.scheduler")
 CONNECTIONS = 128
 """A scheduler binds up to twenty pods at a time, each over a connection of its own."""
 IDLE_SECONDS = 120.0
+MOST_BYTES = 10 << 20
+"""Longest body that is read. 5,000 whole Node objects are 13 MiB: a scheduler of so many has to send names."""
 BODIES = 3
 """Bodies of the longest kind that are read and answered at one time; all that are shorter fit beside each other."""
 LEASE = "koordlite-reservation-controller"
@@ -158,7 +160,6 @@ def extender_listener(
     certificate, and behind a front the front alone."""
     from koordlite.http.connections import Limits
     from koordlite.http.listener import listener
-    from koordlite.scheduler.protocol import MOST_BYTES
 
     certificate = _certificate(args, args.client_ca_file) if args.tls_cert_file else None
     do = "listen on 127.0.0.1 beside the scheduler, or give --tls-cert-file and --client-ca-file"

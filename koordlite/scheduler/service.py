@@ -1,5 +1,9 @@
 """The extender over HTTP: the verbs for the scheduler, the rest for people, probes and Prometheus.
 
+Bodies have Go's field names, and one list or the other. Unknown fields are ignored, a wrong type or a missing pod is an
+InputError that names the field. Source: kube-scheduler 1.36 against a recording extender, and
+k8s.io/kube-scheduler/extender/v1.
+
 A bad body is answered with 400 and the field that is wrong. What cannot be decided is answered with 200 and `Error`,
 which the scheduler shows as it is; with `ignorable: true` it goes on without us.
 """
@@ -10,22 +14,109 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from koordlite.http.answers import JSON, Answer, Request, Router, encoded, plain
 from koordlite.http.answers import page as html
-from koordlite.model.errors import InputError
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.wire import objects
 from koordlite.report.log_levels import LogLevels
 from koordlite.report.metrics import families
-from koordlite.scheduler import making_room, protocol
+from koordlite.scheduler import making_room
 from koordlite.scheduler.extender import Extender, NotReady
+from koordlite.scheduler.nominations import LEAVING, Victims
 from koordlite.scheduler.promises import Promises
 from koordlite.scheduler.report import documents, pages
 from koordlite.threads import Worker
+
+T = TypeVar("T")
+
+
+class _Body(msgspec.Struct, kw_only=True):
+    """A body; field names are Go's."""
+
+
+class NodeList(_Body):
+    """`Nodes`: whole Node objects, kept as they came so that they can be given back."""
+
+    items: list[msgspec.Raw] | None = None
+
+
+class Arguments(_Body):
+    """Body of filter and prioritize: a pod, and nodes by name (`nodeCacheCapable`) or as objects."""
+
+    pod: objects.PodObject = msgspec.field(name="Pod")
+    nodes: NodeList | None = msgspec.field(name="Nodes", default=None)
+    node_names: list[str] | None = msgspec.field(name="NodeNames", default=None)
+
+
+class MetaVictim(_Body):
+    """A victim by uid."""
+
+    uid: str = msgspec.field(name="UID")
+
+
+class MetaVictims(_Body):
+    """The victims of one node, and how many of them a PodDisruptionBudget protects."""
+
+    pods: list[MetaVictim] | None = msgspec.field(name="Pods", default=None)
+    violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class PodVictims(_Body):
+    """The same with whole pods."""
+
+    pods: list[objects.PodObject] | None = msgspec.field(name="Pods", default=None)
+    violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class PreemptionArguments(_Body):
+    """Body of preempt: the victims that the scheduler would evict, by node."""
+
+    pod: objects.PodObject = msgspec.field(name="Pod")
+    victims: dict[str, PodVictims] | None = msgspec.field(name="NodeNameToVictims", default=None)
+    meta_victims: dict[str, MetaVictims] | None = msgspec.field(name="NodeNameToMetaVictims", default=None)
+
+    @property
+    def by_node(self) -> dict[str, Victims]:
+        """The victims, in whichever form they came."""
+        if self.meta_victims is not None:
+            return {
+                node: Victims(tuple(pod.uid for pod in each.pods or ()), each.violations)
+                for node, each in self.meta_victims.items()
+            }
+        return {
+            node: Victims(tuple(pod.metadata.uid for pod in each.pods or ()), each.violations)
+            for node, each in (self.victims or {}).items()
+        }
+
+
+class BindingArguments(_Body):
+    """Body of bind."""
+
+    name: str = msgspec.field(name="PodName")
+    namespace: str = msgspec.field(name="PodNamespace")
+    uid: str = msgspec.field(name="PodUID")
+    node: str = msgspec.field(name="Node")
+
+
+class _HostPriority(msgspec.Struct, gc=False):
+    host: str = msgspec.field(name="Host")
+    score: int = msgspec.field(name="Score")
+
+
+class _NodeName(msgspec.Struct):
+    metadata: objects.ObjectMeta = objects.ObjectMeta()
+
+
+_READERS: dict[Any, msgspec.json.Decoder[Any]] = {
+    shape: msgspec.json.Decoder(shape) for shape in (Arguments, PreemptionArguments, BindingArguments, _NodeName)
+}
 
 
 def settle_memory() -> None:
@@ -83,30 +174,30 @@ class Service(Router):
         except InputError as error:
             return plain(400, str(error)), "bad_request"
         except NotReady as error:
-            return Answer(200, JSON, protocol.error_answer(str(error))), "error"
+            return Answer(200, JSON, error_answer(str(error))), "error"
         except Exception as error:  # noqa: BLE001 - the next question may be another one
             why = self._extender.cluster.faults.note("the whole question", error)
-            return Answer(200, JSON, protocol.error_answer(why)), "error"
+            return Answer(200, JSON, error_answer(why)), "error"
         return Answer(200, JSON, reply), result
 
     def _filter(self, body: bytes) -> tuple[bytes, str]:
-        arguments, names = protocol.question(body, "filter")
+        arguments, names = question(body, "filter")
         passed, refused = self._extender.filter(arguments.pod, names)
-        return protocol.filter_answer(arguments, names, passed, refused), "ok" if passed else "refused"
+        return filter_answer(arguments, names, passed, refused), "ok" if passed else "refused"
 
     def _prioritize(self, body: bytes) -> tuple[bytes, str]:
-        arguments, names = protocol.question(body, "prioritize")
-        return protocol.scores_answer(self._extender.prioritize(arguments.pod, names)), "ok"
+        arguments, names = question(body, "prioritize")
+        return scores_answer(self._extender.prioritize(arguments.pod, names)), "ok"
 
     def _preempt(self, body: bytes) -> tuple[bytes, str]:
-        arguments = protocol.read(protocol.PreemptionArguments, body, "preempt")
+        arguments = read(PreemptionArguments, body, "preempt")
         victims = self._extender.preempt(arguments.pod, arguments.by_node)
-        return protocol.preemption_answer(victims), "ok" if victims else "refused"
+        return preemption_answer(victims), "ok" if victims else "refused"
 
     def _bind(self, body: bytes) -> tuple[bytes, str]:
-        binding = protocol.read(protocol.BindingArguments, body, "bind")
+        binding = read(BindingArguments, body, "bind")
         error = self._extender.bind(binding.namespace, binding.name, binding.uid, binding.node)
-        return (protocol.error_answer(error), "error") if error else (b"{}", "ok")
+        return (error_answer(error), "error") if error else (b"{}", "ok")
 
     def _state(self) -> dict[str, Any]:
         return documents.of_all(self._extender, self._watches())
@@ -134,6 +225,77 @@ class Service(Router):
         if node is None:
             return plain(404, f"node {name} is unknown here")
         return html(pages.node(node)) if "text/html" in request.accept else encoded(node)
+
+
+def read(shape: type[T], body: bytes, verb: str) -> T:
+    """The arguments in `body`; InputError says which field is wrong."""
+    try:
+        arguments: T = _READERS[shape].decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        excerpt = body[:80].decode(errors="replace")
+        do = "the caller has to be a kube-scheduler, and this verb the one its configuration names"
+        raise InputError(Problem(f"request {verb}", "body", excerpt, str(error), do)) from error
+    return arguments
+
+
+def question(body: bytes, verb: str) -> tuple[Arguments, list[str]]:
+    """The arguments of filter or prioritize, and the nodes that are asked about, in the order given. InputError also
+    for a node object without a name."""
+    arguments = read(Arguments, body, verb)
+    if arguments.node_names is not None:
+        return arguments, arguments.node_names
+    items = (arguments.nodes.items if arguments.nodes else None) or []
+    return arguments, [_name(item) for item in items]
+
+
+def _name(item: msgspec.Raw) -> str:
+    name = read(_NodeName, bytes(item), "filter").metadata.name
+    if not name:
+        raise InputError(Problem("request filter", "Nodes.items", "", "a node without a name", "name every node"))
+    return name
+
+
+def filter_answer(arguments: Arguments, names: list[str], passed: list[str], refused: dict[str, str]) -> bytes:
+    """ExtenderFilterResult in the form of the question.
+
+    Every refusal but LEAVING is one that evicting pods does not cure in the eyes of the scheduler: it asks only about
+    nodes that have enough in all, so its search for victims finds none there, and says so in a text that differs each
+    time. A node that is being emptied for the pod has to stay a resolvable one, or the scheduler empties another.
+    """
+    failed = {name: why for name, why in refused.items() if why == LEAVING}
+    answer: dict[str, Any] = {
+        "FailedAndUnresolvableNodes": {name: why for name, why in refused.items() if name not in failed}
+        if failed
+        else refused
+    }
+    if failed:
+        answer["FailedNodes"] = failed
+    if arguments.node_names is not None:
+        answer["NodeNames"] = passed
+    else:
+        names_passed, items = set(passed), (arguments.nodes.items if arguments.nodes else None) or []
+        items_passed = [item for name, item in zip(names, items, strict=True) if name in names_passed]
+        answer["Nodes"] = {"metadata": {}, "items": items_passed}
+    return msgspec.json.encode(answer)
+
+
+def error_answer(text: str) -> bytes:
+    """`Error`: the attempt fails, or the extender is passed over where it is ignorable."""
+    return msgspec.json.encode({"Error": text})
+
+
+def scores_answer(scores: list[tuple[str, int]]) -> bytes:
+    """HostPriorityList."""
+    return msgspec.json.encode([_HostPriority(host, score) for host, score in scores])
+
+
+def preemption_answer(victims: Mapping[str, Victims]) -> bytes:
+    """Victims by node. The scheduler reads uids only, also when it sent whole pods."""
+    by_node = {
+        node: {"Pods": [{"UID": uid} for uid in each.uids], "NumPDBViolations": each.violations}
+        for node, each in victims.items()
+    }
+    return msgspec.json.encode({"NodeNameToMetaVictims": by_node})
 
 
 SEARCH_SECONDS = 3.0

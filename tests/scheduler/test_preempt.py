@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from koordlite.model import keys
-from koordlite.scheduler import protocol
 from koordlite.scheduler.nominations import LEAVING, Victims
 from koordlite.scheduler.report import documents
+from koordlite.scheduler.service import Arguments, filter_answer
 from tests.scheduler.builders import Scene, as_object, bound, pod
 
 FREE, TAKEN, HALF = {"cpu": "8", "memory": "32Gi"}, {"cpu": "0", "memory": "8Gi"}, {"cpu": "4", "memory": "16Gi"}
@@ -144,8 +144,8 @@ def test_a_node_that_another_pod_took_is_no_longer_waited_for() -> None:
 
 
 def test_the_answer_tells_a_node_that_is_being_emptied_from_one_that_no_eviction_helps() -> None:
-    asked = protocol.Arguments(pod=as_object(pod("p")), node_names=["a", "b"])
-    answer = json.loads(protocol.filter_answer(asked, ["a", "b"], [], {"a": LEAVING, "b": "cannot align pod"}))
+    asked = Arguments(pod=as_object(pod("p")), node_names=["a", "b"])
+    answer = json.loads(filter_answer(asked, ["a", "b"], [], {"a": LEAVING, "b": "cannot align pod"}))
     assert answer["FailedNodes"] == {"a": LEAVING}
     assert answer["FailedAndUnresolvableNodes"] == {"b": "cannot align pod"}
 

@@ -21,7 +21,6 @@ from koordlite.http.server import Server
 from koordlite.model.errors import InputError
 from koordlite.report.html import page
 from koordlite.report.log_levels import LogLevels
-from koordlite.scheduler import protocol
 from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.service import Service
 from tests.scheduler.builders import Scene, bound, pod
@@ -157,7 +156,7 @@ def test_bad_bodies_are_answered_with_what_is_wrong(
 def test_a_body_of_more_than_ten_megabytes_is_not_read(world: World) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", world.server.port, timeout=5)
     connection.putrequest("POST", "/filter")
-    connection.putheader("Content-Length", str(protocol.MOST_BYTES + 1))
+    connection.putheader("Content-Length", str(services.MOST_BYTES + 1))
     connection.endheaders()
     assert connection.getresponse().status == 413
     connection.close()
@@ -166,7 +165,7 @@ def test_a_body_of_more_than_ten_megabytes_is_not_read(world: World) -> None:
 def test_a_body_of_almost_ten_megabytes_is(world: World) -> None:
     names = [f"{number:07}{'n' * 240}" for number in range(37_000)]
     body = question(pod("p", "4"), *names)
-    assert 9_000_000 < len(body) < protocol.MOST_BYTES
+    assert 9_000_000 < len(body) < services.MOST_BYTES
     status, text = world.ask("POST", "/filter", body)
     assert status == 200
     assert len(json.loads(text)["NodeNames"]) == len(names), "unknown nodes pass: nobody says no"

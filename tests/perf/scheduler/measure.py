@@ -17,11 +17,10 @@ import msgspec
 
 from koordlite.model.wire import objects
 from koordlite.reservation.pods import ClusterPod
-from koordlite.scheduler import protocol
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement.nodes import JudgeSettings
-from koordlite.scheduler.service import MOST_SHAPES, settle_memory
+from koordlite.scheduler.service import MOST_SHAPES, filter_answer, question, scores_answer, settle_memory
 
 BUDGETS = {1000: "p99 10 ms, 100 pods/s", 5000: "p99 40 ms, 150 MiB"}
 PER_NODE = 20
@@ -105,16 +104,16 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:
 
 
 def _filter(extender: Extender, body: bytes) -> list[str]:
-    arguments, names = protocol.question(body, "filter")
+    arguments, names = question(body, "filter")
     passed, refused = extender.filter(arguments.pod, names)
-    protocol.filter_answer(arguments, names, passed, refused)
+    filter_answer(arguments, names, passed, refused)
     return passed
 
 
 def _prioritize(extender: Extender, body: bytes) -> str:
-    arguments, names = protocol.question(body, "prioritize")
+    arguments, names = question(body, "prioritize")
     scores = extender.prioritize(arguments.pod, names)
-    protocol.scores_answer(scores)
+    scores_answer(scores)
     return max(scores, key=lambda pair: pair[1])[0]
 
 
