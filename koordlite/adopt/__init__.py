@@ -7,6 +7,6 @@ would have written in their place. Nothing else is written: the agent goes on fr
 
 from __future__ import annotations
 
-from koordlite.adopt.traces import Found, Trace, koordlet_pid, recognise, seed
+from koordlite.adopt.traces import Recognition, Trace, koordlet_pid, recognise, seed
 
-__all__ = ["Found", "Trace", "koordlet_pid", "recognise", "seed"]
+__all__ = ["Recognition", "Trace", "koordlet_pid", "recognise", "seed"]

@@ -10,7 +10,7 @@ import msgspec
 from koordlite.formulas.cpu import burst
 from koordlite.model.cgroup_fields import MIN_SHARES, CgroupField
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.picture.groups import Cgroup, MemoryHeld
+from koordlite.model.picture.groups import Cgroup, MemoryCharge
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot
@@ -64,7 +64,7 @@ def picture(snapshot: Snapshot) -> Snapshot:
     cgroups = {
         group: _with(cgroup, expected.get(group, {}), top.effective) for group, cgroup in snapshot.cgroups.items()
     }
-    unused = dict.fromkeys(cgroups, MemoryHeld(total=0, file_cache=0))
+    unused = dict.fromkeys(cgroups, MemoryCharge(total=0, file_cache=0))
     return dataclasses.replace(
         snapshot, cgroups=cgroups, ours=frozenset(), found={}, remembered={}, refused_writes={}, memory_held=unused
     )

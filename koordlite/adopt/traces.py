@@ -60,7 +60,7 @@ class Trace(msgspec.Struct, frozen=True):
     """Whose place it is from now on."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class Recognition(msgspec.Struct, frozen=True):
     """Result of a look at the node."""
 
     traces: tuple[Trace, ...]
@@ -82,26 +82,29 @@ class _Differing(msgspec.Struct, frozen=True):
         return PLACE.place(self.group, self.field)
 
 
-def recognise(snapshot: Snapshot, settings: Mapping[str, StrategySettings], *, with_node: bool = True) -> Found:
+def recognise(snapshot: Snapshot, settings: Mapping[str, StrategySettings], *, with_node: bool = True) -> Recognition:
     """Find what koordlet left on the node in this picture, which has to show all that strategies read.
     `with_node`: whether the Node's batch and mid resources and ratios go as well; they stay while Koordinator's manager
     writes them."""
     enforced = {name: dataclasses.replace(section, mode="enforce") for name, section in settings.items()}
-    strategy_of = dict(_wanted(snapshot, enforced))
+    strategy_of = dict(_strategy_of(snapshot, enforced))
     traces: list[Trace] = []
     foreign: list[tuple[Place, str, str]] = []
     forms = _Forms(snapshot)
     for each in _differing(snapshot):
         strategy = strategy_of.get((each.place, each.value)) or forms.strategy(each)
         if strategy:
-            traces += _traces(snapshot, each, strategy)
+            traces.append(Trace(each.place, _shown(each.value), each.before, strategy))
+            if each.field == "cpu.idle" and each.group.startswith(snapshot.layout.besteffort):
+                # The kernel forgets the shares of an idle group; kubelet gave it the least.
+                traces.append(Trace(PLACE.place(each.group, "cpu.shares"), "(idle)", 2, strategy))
         else:
             foreign.append((each.place, _shown(each.value), _shown(each.before)))
-    of_node = (*_resources(snapshot), *_annotations(snapshot), *_zones(snapshot)) if with_node else ()
-    return Found((*traces, *_resctrl(snapshot), *of_node), tuple(foreign))
+    of_node = _of_cluster(snapshot) if with_node else ()
+    return Recognition((*traces, *_resctrl(snapshot), *of_node), tuple(foreign))
 
 
-def _wanted(
+def _strategy_of(
     snapshot: Snapshot, enforced: Mapping[str, StrategySettings]
 ) -> Iterator[tuple[tuple[Place, CPUSet | int], str]]:
     """Place and value, to the strategy that would write it if kubelet alone had written before."""
@@ -128,14 +131,6 @@ def _differing(snapshot: Snapshot) -> Iterator[_Differing]:
                 yield _Differing(group, field, value, expected[field])
 
 
-def _traces(snapshot: Snapshot, each: _Differing, strategy: str) -> Iterator[Trace]:
-    yield Trace(each.place, _shown(each.value), each.before, strategy)
-    if each.field == "cpu.idle" and each.group.startswith(snapshot.layout.besteffort):
-        # The kernel forgets the shares of an idle group; kubelet gave it the least.
-        shares = PLACE.place(each.group, "cpu.shares")
-        yield Trace(shares, "(idle)", 2, strategy)
-
-
 class _Forms:
     """Values that follow the load or an earlier moment: recognised by their place and form."""
 
@@ -157,15 +152,12 @@ class _Forms:
             return "cpusetPools" if each.value in self._pools else ""
         if each.field == "cpu.quota" and isinstance(each.value, int):
             if each.group == besteffort:
-                return "cpuSuppress" if self._is_be_quota(each.value) else ""
+                period_us = self._snapshot.cgroups.get(besteffort, Cgroup()).period_us
+                return "cpuSuppress" if each.value >= LEAST_BE_QUOTA_US and period_us == burst.PERIOD_US else ""
             return self._of_quota(each)
         if each.field == "cpu.bvt_warp_ns":
             return "cpuIdentity" if each.value in self._identities else ""
         return ""
-
-    def _is_be_quota(self, quota_us: int) -> bool:
-        cgroup = self._snapshot.cgroups.get(self._snapshot.layout.besteffort, Cgroup())
-        return quota_us >= LEAST_BE_QUOTA_US and cgroup.period_us == burst.PERIOD_US
 
     def _of_quota(self, each: _Differing) -> str:
         """A limit that was raised for a burst, or divided by what a CPU of this node is worth."""
@@ -216,29 +208,22 @@ def _resctrl(snapshot: Snapshot) -> Iterator[Trace]:
             yield Trace(ResctrlGroupChange(group).place, "a group", None, "resctrl")
 
 
-def _resources(snapshot: Snapshot) -> Iterator[Trace]:
+def _of_cluster(snapshot: Snapshot) -> Iterator[Trace]:
+    """Resources and annotations of the Node, and resources of its zones."""
     by_name = {name: rule.name for rule in strategies.discover() for name in rule.publishes}
     for name, amount in snapshot.published.node_resources.items():
         if amount is not None:
             yield Trace(NodeResourceChange(name, None).place, str(amount), None, by_name[name])
-
-
-def _annotations(snapshot: Snapshot) -> Iterator[Trace]:
-    by_name = {name: rule.name for rule in strategies.discover() for name in rule.publishes}
-    by_name[keys.ORIGIN_ALLOCATABLE] = by_name[keys.BATCH_CPU]
+    batch = by_name[keys.BATCH_CPU]
     annotations = snapshot.node.annotations if snapshot.node else {}
-    for key, strategy in by_name.items():
+    for key, strategy in {**by_name, keys.ORIGIN_ALLOCATABLE: batch}.items():
         if key in annotations:
             yield Trace(NodeAnnotationChange(key, None).place, annotations[key], None, strategy)
-
-
-def _zones(snapshot: Snapshot) -> Iterator[Trace]:
-    strategy = next(rule.name for rule in strategies.discover() if keys.BATCH_CPU in rule.publishes)
     for zone in snapshot.published.zones:
         for resource in zone.resources or ():
             if resource.name in (keys.BATCH_CPU, keys.BATCH_MEMORY):
                 place = ZoneResourceChange(zone.name, resource.name, None).place
-                yield Trace(place, str(resource.allocatable), None, strategy)
+                yield Trace(place, str(resource.allocatable), None, batch)
 
 
 def _shown(value: CPUSet | int) -> str:
@@ -257,7 +242,13 @@ def _entry(host: Host, trace: Trace) -> Iterator[Entry]:
     place, strategy = trace.place, trace.strategy
     if place.kind is cgroup.PLACE:
         assert trace.before is not None
-        yield _file(host, trace, trace.before)
+        group, field = place.part("cgroup"), cast(CgroupField, place.part("field"))
+        # The text that the kernel would show.
+        raw = host.cgroups.encode(field, trace.before).rstrip(b"\n")
+        if field == "cpu.quota" and host.cgroups.layout.version == 2:
+            raw += b" %d" % host.cgroups.state(group).period_us
+        path, wall = host.cgroups.path(group, field), host.clock.wall()
+        yield FileEntry.of(path=path, group=group, field=field, raw=raw + b"\n", found_at=wall, strategy=strategy)
     elif place.kind is resctrl.GROUP:
         yield GroupEntry(group=place.part("group"))
     elif place.kind is published.NODE_RESOURCE:
@@ -267,21 +258,6 @@ def _entry(host: Host, trace: Trace) -> Iterator[Entry]:
     elif place.kind is published.ZONE_RESOURCE:
         parts = {"zone": place.part("zone"), "resource": place.part("resource")}
         yield ZoneAmount(**parts, previous=None, strategy=strategy)
-
-
-def _file(host: Host, trace: Trace, before: CPUSet | int) -> FileEntry:
-    group, field = trace.place.part("cgroup"), cast(CgroupField, trace.place.part("field"))
-    path, raw = host.cgroups.path(group, field), _raw(host, group, field, before)
-    wall = host.clock.wall()
-    return FileEntry.of(path=path, group=group, field=field, raw=raw, found_at=wall, strategy=trace.strategy)
-
-
-def _raw(host: Host, group: str, field: CgroupField, before: CPUSet | int) -> bytes:
-    """The text that the kernel would show."""
-    text = host.cgroups.encode(field, before).rstrip(b"\n")
-    if field == "cpu.quota" and host.cgroups.layout.version == 2:
-        text += b" %d" % host.cgroups.state(group).period_us
-    return text + b"\n"
 
 
 NAME = "koordlet"

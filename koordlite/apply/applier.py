@@ -17,7 +17,7 @@ from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
 from koordlite.model.change import Change, Entry
 from koordlite.model.errors import JournalError
-from koordlite.model.picture.groups import Found, RunState
+from koordlite.model.picture.groups import Original, RunState
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep, FileTrouble, ForeignWrite
@@ -36,7 +36,7 @@ class Applier:
         self._beginnings = Beginnings()
         self.troubles = Troubles(self._foreign)
         """Refusals and foreign writes by place."""
-        self._decoded: tuple[tuple[Entry, ...], dict[Place, Found]] = ((), {})
+        self._decoded: tuple[tuple[Entry, ...], dict[Place, Original]] = ((), {})
         self.evictions = Evictions(cluster, host.clock)
         """What the cluster answered to evictions of this run."""
         self.last_sync: dict[Place, float] = {}
@@ -80,12 +80,12 @@ class Applier:
         return self._journal.places
 
     @property
-    def originals(self) -> Mapping[Place, Found]:
+    def originals(self) -> Mapping[Place, Original]:
         """Values of cgroup files before ours, by place."""
         (before, values), entries = self._decoded, self._journal.entries
         if before != entries:
             # Entries that were there before are not decoded again.
-            decoded, originals = {id(entry) for entry in before}, dict[Place, Found]()
+            decoded, originals = {id(entry) for entry in before}, dict[Place, Original]()
             for place, entry in self._journal.by_place.items():
                 same = id(entry) in decoded
                 value = values.get(place) if same else kinds.of_entry(entry).value_before(entry, self._host)

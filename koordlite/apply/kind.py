@@ -17,7 +17,7 @@ from koordlite.apply.inherited import ExclusiveCPUs, RecentSets
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
 from koordlite.model.change import Change, Entry
-from koordlite.model.picture.groups import Found
+from koordlite.model.picture.groups import Original
 from koordlite.model.place import Place, PlaceKind
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
@@ -128,7 +128,7 @@ class Kind(Generic[C, E]):
 
     # ── the journal ──
 
-    def value_before(self, entry: E, host: Host) -> Found | None:
+    def value_before(self, entry: E, host: Host) -> Original | None:
         """Value of the entry that strategies get to know; None for nothing."""
         return None
 

@@ -8,7 +8,7 @@ import pathlib
 
 from koordlite import adopt as adoption
 from koordlite import commandline, config
-from koordlite.adopt import Found
+from koordlite.adopt import Recognition
 from koordlite.agent import Agent
 from koordlite.cli import acting
 from koordlite.cli import machine as machines
@@ -50,7 +50,7 @@ def adopt(args: argparse.Namespace) -> int:
     return 0
 
 
-def _seed(machine: Machine, settings: Settings, found: Found) -> None:
+def _seed(machine: Machine, settings: Settings, found: Recognition) -> None:
     with Journal.open(settings.agent.state_dir, boot_id=procfs.boot_id(machine.host.files)) as journal:
         fresh = adoption.seed(machine.host, journal, found.traces)
     known = len(found.traces) - len(fresh)
@@ -68,7 +68,7 @@ def observed(args: argparse.Namespace, machine: Machine, settings: Settings) -> 
     return agent.snapshot
 
 
-def listed(found: Found) -> list[str]:
+def listed(found: Recognition) -> list[str]:
     """The list for people."""
     lines = [f"{t.place}: {t.present} → {_before(t)}  ({t.strategy})" for t in found.traces]
     lines.append(

@@ -60,11 +60,11 @@ class RealFiles(LocalFiles):
             limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         self._capacity = max(1, min(most_open, limit // 2))
-        self._kept: dict[str, int] = {}
+        self._descriptors: dict[str, int] = {}
 
     def read(self, path: str) -> bytes:
         """The whole content; OSError with the path where the kernel refuses."""
-        fd = self._kept.get(path)
+        fd = self._descriptors.get(path)
         if fd is not None:
             try:
                 content = os.pread(fd, _CHUNK_BYTES, 0)
@@ -78,16 +78,16 @@ class RealFiles(LocalFiles):
         """The long way: a file that is not kept, or not any more what it was, or does not fit into one read."""
         if path.rpartition("/")[2] not in _HOT:
             return super().read(path)
-        was_open = path in self._kept
+        was_open = path in self._descriptors
         try:
-            return self._read_kept(path)
+            return self._read_open(path)
         except OSError as error:
             self._drop(path)
             # A removed cgroup answers ENODEV on an old descriptor for ever, also when its path exists again.
             if not was_open or error.errno not in _STALE:
                 raise
         try:
-            return self._read_kept(path)
+            return self._read_open(path)
         except OSError:
             self._drop(path)
             raise
@@ -107,8 +107,8 @@ class RealFiles(LocalFiles):
 
     def close(self) -> None:
         """Close every kept descriptor."""
-        while self._kept:
-            os.close(self._kept.popitem()[1])
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
 
     def __enter__(self) -> RealFiles:
         return self
@@ -116,14 +116,14 @@ class RealFiles(LocalFiles):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _read_kept(self, path: str) -> bytes:
+    def _read_open(self, path: str) -> bytes:
         try:
-            fd = self._kept.get(path)
+            fd = self._descriptors.get(path)
             if fd is None:
-                if len(self._kept) >= self._capacity:
-                    os.close(self._kept.pop(next(iter(self._kept))))
+                if len(self._descriptors) >= self._capacity:
+                    os.close(self._descriptors.pop(next(iter(self._descriptors))))
                 # The journal names many of the same files, and a path is longer than all else that is kept of them.
-                fd = self._kept[sys.intern(path)] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                fd = self._descriptors[sys.intern(path)] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             # Kernel files that print one record give it in one read, so a short read is the end of them.
             content = os.pread(fd, _CHUNK_BYTES, 0)
             while len(content) % _CHUNK_BYTES == 0 and content:
@@ -136,6 +136,6 @@ class RealFiles(LocalFiles):
             raise with_path(error, path) from None
 
     def _drop(self, path: str) -> None:
-        fd = self._kept.pop(path, None)
+        fd = self._descriptors.pop(path, None)
         if fd is not None:
             os.close(fd)

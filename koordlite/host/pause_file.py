@@ -18,7 +18,7 @@ from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.status import PAUSE_ANNOTATION, Pause, PauseSource, combined_pause
 
 NAME = "pause.json"
-_HEARD = "pause-heard.json"
+_ACKNOWLEDGED = "pause-heard.json"
 """The pause that the agent has read last, as it wrote it down: commands wait for it."""
 _ADVICE = 'write {"until": "2026-01-31T18:00:00Z", "because": "…", "inForce": "keep"}'
 _KEPT = "what held before stays"
@@ -82,15 +82,15 @@ def write(folder: Path, pause: Pause) -> None:
 def acknowledge(folder: Path, pause: Pause | None) -> None:
     """Note that the agent has read this pause, or that there is none. OSError when the folder cannot be written."""
     if pause is None:
-        (folder / _HEARD).unlink(missing_ok=True)
+        (folder / _ACKNOWLEDGED).unlink(missing_ok=True)
     else:
-        state_folder.replace(folder / _HEARD, encode(pause).encode())
+        state_folder.replace(folder / _ACKNOWLEDGED, encode(pause).encode())
 
 
 def acknowledged(folder: Path) -> str | None:
     """The pause that the agent has read, as `encode` writes it; None when it has seen none."""
     try:
-        return state_folder.read(folder / _HEARD).decode(errors="replace")
+        return state_folder.read(folder / _ACKNOWLEDGED).decode(errors="replace")
     except OSError:
         return None
 
@@ -113,7 +113,7 @@ class Pauses:
         self._folder = folder
         self._command: Pause | None = None
         self._annotation: Pause | None = None
-        self._unheard = folder is not None
+        self._unacknowledged = folder is not None
         self.problems: tuple[Problem, ...] = ()
         """What was wrong at the last reading."""
 
@@ -125,12 +125,14 @@ class Pauses:
             self._command = read(self._folder) if self._folder else None
         except InputError as error:
             problems += error.problems
-        if self._folder and (self._unheard or self._command != before):
+        if self._folder and (self._unacknowledged or self._command != before):
             try:
                 acknowledge(self._folder, self._command)
-                self._unheard = False
+                self._unacknowledged = False
             except OSError:
-                self._unheard = True  # Without room on the disk `koordlite pause` says that nobody has confirmed it.
+                self._unacknowledged = (
+                    True  # Without room on the disk `koordlite pause` says that nobody has confirmed it.
+                )
         try:
             if annotations is not None:
                 text = annotations.get(PAUSE_ANNOTATION)

@@ -81,7 +81,7 @@ class Sentinel:
         self._accounted = coarse_monotonic if real else clock.monotonic
         self.confirm_seconds = reaction.confirm_seconds(timer_period_seconds=timer_period_seconds() if real else 0.0)
         """What two samples have to be apart for their difference to be worth an answer."""
-        self._kept = [counter for counter in counters if isinstance(counter, OpenCounter)]
+        self._open_counters = [counter for counter in counters if isinstance(counter, OpenCounter)]
         self._node = counters[0] if layout.version == 1 else None
         self._pods, self._best_effort = counters[-2:]
         self._widest = counters[0]
@@ -99,8 +99,8 @@ class Sentinel:
 
     def close(self) -> None:
         """Close the descriptors."""
-        while self._kept:
-            self._kept.pop().close()
+        while self._open_counters:
+            self._open_counters.pop().close()
 
     def outside_milli(self, usage: Usage) -> int:
         """Use in `usage` that `others` does not count: on v2 what runs outside of pods."""

@@ -105,7 +105,7 @@ class KubeCluster:
         self._evictions = EvictionClient(api)
         self._writes, self._requests = BackgroundRequests("publish"), BackgroundRequests("evict")
         self._on_node = PodsOnNode()
-        self._pods_seen: tuple[objects.PodObject, ...] | None = None
+        self._last_pods: tuple[objects.PodObject, ...] | None = None
         self._started = clock.monotonic()
 
     @property
@@ -158,8 +158,8 @@ class KubeCluster:
             problems.append(Problem("API server", "node", self._name, "there is no such node", do))
         config_map = next(iter(config.objects.values()), None)
         states = (*(view.state for view in views.values()), *kubelet.states)
-        if listed is not None and pods is not self._pods_seen:
-            self._pods_seen = pods
+        if listed is not None and pods is not self._last_pods:
+            self._last_pods = pods
             self._kubelet.pods_changed()
         return ClusterView(
             node=node.objects.get(self._name) if pods is not None and config.listed else None,

@@ -132,7 +132,10 @@ class NodeChange(ClusterChange):
         if snapshot.node is None:
             return Standing.UNSEEN
         present = self.present(snapshot)
-        return Standing.OURS if present == self.value else ForeignWrite(self.place, _shown(self.value), _shown(present))
+        if present == self.value:
+            return Standing.OURS
+        ours, theirs = ("(absent)" if each is None else str(each) for each in (self.value, present))
+        return ForeignWrite(self.place, ours, theirs)
 
     def stands(self, node: NodeObject) -> bool:
         """Tell whether the Node holds it already."""
@@ -147,10 +150,6 @@ class TopologyPart(ClusterChange):
     def onto(self, topology: NRTObject) -> NRTObject:
         """`topology` after the change."""
         raise NotImplementedError
-
-
-def _shown(value: int | str | None) -> str:
-    return "(absent)" if value is None else str(value)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):

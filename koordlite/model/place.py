@@ -40,12 +40,12 @@ class PlaceKind:
 
     def place(self, *parts: str) -> Place:
         """The place with these parts."""
-        return _kept(self, parts)
+        return _interned(self, parts)
 
     def parse(self, text: str) -> Place | None:
         """The place that prints as `text`; None when it is of another kind."""
         match = self.pattern.fullmatch(text)
-        return _kept(self, match.groups()) if match else None
+        return _interned(self, match.groups()) if match else None
 
 
 class Place:
@@ -96,6 +96,6 @@ class Place:
 
 
 @functools.lru_cache(maxsize=8192)
-def _kept(kind: PlaceKind, parts: tuple[str, ...]) -> Place:
+def _interned(kind: PlaceKind, parts: tuple[str, ...]) -> Place:
     """The same places are named several times in every tick: one that is kept costs a third of a new one."""
     return Place(kind, parts)

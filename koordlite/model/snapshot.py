@@ -19,7 +19,16 @@ from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.affinity import AffinityState
 from koordlite.model.picture.blocks import Blocks
 from koordlite.model.picture.crane import CraneState
-from koordlite.model.picture.groups import Cgroup, CoreSched, Found, Layout, MemoryHeld, MemoryPlace, PodGroups, Process
+from koordlite.model.picture.groups import (
+    Cgroup,
+    CoreSched,
+    Layout,
+    MemoryCharge,
+    MemoryPlace,
+    Original,
+    PodGroups,
+    Process,
+)
 from koordlite.model.picture.irqs import IRQ
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.node_notes import NodeNotes
@@ -86,7 +95,7 @@ class Snapshot:
     """Group by name of host application; whether it is there, `cgroups` says."""
     ours: frozenset[Place] = frozenset()
     """Places (`Change.place`) that hold a value of ours: they are in the undo journal."""
-    found: Mapping[Place, Found] = dataclasses.field(default_factory=dict)
+    found: Mapping[Place, Original] = dataclasses.field(default_factory=dict)
     """What stood in those places that are cgroup files before our first write."""
     windows: Mapping[int, Usage] = dataclasses.field(default_factory=dict)
     """Means over the last so many seconds, for the lengths that strategies ask for (`windows`); a window that has no
@@ -118,7 +127,7 @@ class Snapshot:
     machine of this instant while a strategy asks for `memory_places`."""
     memory_places: Mapping[str, MemoryPlace] = dataclasses.field(default_factory=dict)
     """By group of containers with a promise, of all while a strategy asks for `memory_places`; some seconds old."""
-    memory_held: Mapping[str, MemoryHeld] = dataclasses.field(default_factory=dict)
+    memory_held: Mapping[str, MemoryCharge] = dataclasses.field(default_factory=dict)
     """By group, of those for which a strategy asks (`memory_held`), at this instant."""
     remembered: Mapping[str, Memory] = dataclasses.field(default_factory=dict)
     """By strategy name: the last `Decision.remember`."""

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model import keys
-from koordlite.model.picture.groups import Cgroup, MemoryHeld, PodGroups
+from koordlite.model.picture.groups import Cgroup, MemoryCharge, PodGroups
 from koordlite.model.pod.values import Pod
 from koordlite.observe.rotation import Rotation
 from koordlite.ports import Files
@@ -113,9 +113,9 @@ class Places:
         states = ((group, self._state_with(group, sorted(fields))) for group, fields in fields_of.items())
         return {group: state for group, state in states if state is not None}
 
-    def memory_held(self, groups: Iterable[str]) -> Mapping[str, MemoryHeld]:
+    def memory_held(self, groups: Iterable[str]) -> Mapping[str, MemoryCharge]:
         """Memory that groups hold at this instant; one that is gone, or whose files cannot be read, is missing."""
-        by_group: dict[str, MemoryHeld] = {}
+        by_group: dict[str, MemoryCharge] = {}
         for group in groups:
             with contextlib.suppress(OSError, ValueError):
                 by_group[group] = self._cgroups.memory_held(group)

@@ -22,7 +22,7 @@ from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.memory import Memory
-from koordlite.model.picture.groups import Cgroup, Found
+from koordlite.model.picture.groups import Cgroup, Original
 from koordlite.model.picture.published import Published
 from koordlite.model.place import Place
 from koordlite.model.settings import Mode, StrategySettings
@@ -56,7 +56,7 @@ class Course:
         """The picture before, as recorded."""
         self._held: dict[Place, CPUSet | int] = {}
         """Places in cgroups that hold a value of ours."""
-        self._found: dict[Place, Found] = {}
+        self._found: dict[Place, Original] = {}
         self._remembered: dict[str, Memory] = {}
         self._amounts: dict[str, int | None] = {}
         self._synced: dict[Place, float] = {}
@@ -155,7 +155,7 @@ class Course:
     def _write(self, change: CgroupChange, strategy: str, snapshot: Snapshot) -> None:
         before = _value(snapshot, change.place)
         if before is not None:
-            self._found.setdefault(change.place, Found(before, strategy))
+            self._found.setdefault(change.place, Original(before, strategy))
         self._held[change.place] = change.value
         if change.gives_back:
             self._found.pop(change.place, None)

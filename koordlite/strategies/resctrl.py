@@ -231,7 +231,7 @@ def _pod_groups(snapshot: Snapshot, config: Config) -> dict[str, str]:
     for pod in sorted(snapshot.pods, key=lambda pod: (protocol.pod_group(pod.uid) not in ours, pod.key)):
         text, group = pod.annotations.get(keys.POD_RESCTRL), protocol.pod_group(pod.uid)
         if text is not None and pod.active:
-            share = protocol.parsed(text)
+            share = protocol.parse_or_none(text)
             wants = group in ours if share is None else not share.is_empty
             if wants and free.setdefault(pod.namespace, config.groups_per_namespace) > 0:
                 free[pod.namespace] -= 1

@@ -96,7 +96,7 @@ def test_on_a_node_where_only_kubelet_wrote_nothing_is_found(tmp_path, shape):
     agent = node.agent(None, mode="observe")
     node.ticks(agent, 2)
     assert agent.snapshot is not None
-    assert adopt.recognise(agent.snapshot, config.default().strategies) == adopt.Found((), ())
+    assert adopt.recognise(agent.snapshot, config.default().strategies) == adopt.Recognition((), ())
 
 
 def test_what_the_journal_has_already_keeps_its_entry(left):

@@ -17,7 +17,7 @@ from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.published import TopologyChange
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.picture.groups import Found, RunState
+from koordlite.model.picture.groups import Original, RunState
 from koordlite.model.status import AppliedStep
 from koordlite.observe import Observer
 from koordlite.plan import Plan
@@ -52,8 +52,8 @@ def test_what_was_found_is_in_the_picture_with_its_writer(emulate: Make) -> None
         assert bench.applier.originals == {}
         bench.take(CgroupChange(BE, "cpu.quota", 50_000), CgroupChange(BE, "cpuset.cpus", CPUSet([1])))
         assert bench.applier.originals == {
-            changes.parse(QUOTA): Found(-1, "cpusetPools"),
-            changes.parse(SET): Found(CPUSet.parse("0-3"), "cpusetPools"),
+            changes.parse(QUOTA): Original(-1, "cpusetPools"),
+            changes.parse(SET): Original(CPUSet.parse("0-3"), "cpusetPools"),
         }
         assert (
             bench.observer.observe(lambda *_: RunState(found=bench.applier.originals)).found[changes.parse(QUOTA)].value

@@ -117,4 +117,4 @@ def test_what_is_remembered_is_bounded(gate: Gate) -> None:
     for number in range(30):
         gate.clock[0] += 1.0
         gate.standing(f"invented-{number}")
-    assert len(gate.reviewer._held) <= min(30, HELD)
+    assert len(gate.reviewer._verdicts) <= min(30, HELD)

@@ -13,7 +13,7 @@ from koordlite import changes
 from koordlite.formulas.cpu import pools
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.picture.groups import Found, RunState
+from koordlite.model.picture.groups import Original, RunState
 from koordlite.model.picture.kubelet import KubeletResources, PodCPUs, PodResources, ResourceSet
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo import settings as slo
@@ -306,7 +306,7 @@ def test_groups_of_host_applications_are_in_the_picture(node: Emulated, observer
 
 def test_a_group_we_wrote_stays_in_the_picture_when_nobody_names_it(node: Emulated, observer: Observer) -> None:
     group = "system.slice/node-daemons.service"
-    found = {changes.parse(f"{group}/cpuset.cpus"): Found(CPUSet([0]), "cpusetPools")}
+    found = {changes.parse(f"{group}/cpuset.cpus"): Original(CPUSet([0]), "cpusetPools")}
     assert group not in observer.observe().cgroups
     assert group in observer.observe(lambda *_: RunState(found=found)).cgroups
 

@@ -11,7 +11,7 @@ from emulated import Emulated
 from hooked_files import Hook, HookedFiles, nothing, refusing
 
 from koordlite import changes, strategies
-from koordlite.model.picture.groups import Found, RunState
+from koordlite.model.picture.groups import Original, RunState
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
@@ -146,7 +146,7 @@ def test_throttling_is_read_of_pods_with_a_limit_that_may_burst(node: Emulated) 
 
 def test_what_holds_a_value_of_ours_is_read_though_nobody_asks_any_more(node: Emulated) -> None:
     observer = watching(node)
-    held = {"kubepods/besteffort/cpu.idle": Found(0, "cpuIdentity"), "system/vm.min_free_kbytes": Found(1, "x")}
+    held = {"kubepods/besteffort/cpu.idle": Original(0, "cpuIdentity"), "system/vm.min_free_kbytes": Original(1, "x")}
     found = {changes.parse(place): each for place, each in held.items()}
     seen = observer.observe(lambda *_: RunState(found=found))
     assert "cpu.idle" in seen.cgroups["kubepods/besteffort"].values

@@ -19,7 +19,7 @@ from koordlite.model import keys
 from koordlite.model.change import Standing
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import Node
-from koordlite.model.picture.groups import Cgroup, Found, MemoryHeld, PodGroups
+from koordlite.model.picture.groups import Cgroup, MemoryCharge, Original, PodGroups
 from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.pod.values import Amounts, ContainerInfo, ResourceStatus
 from koordlite.model.quantity import Quantity
@@ -36,7 +36,7 @@ KUBELET = Cgroup(quota_us=UNLIMITED, values={"cpu.shares": 2, "memory.limit": UN
 """What kubelet leaves in the group of a pod without native requests."""
 WRITTEN = Cgroup(quota_us=100_000, values={"cpu.shares": 512, "memory.limit": GIB})
 FOUND = {
-    f"{group}/{field}": Found(value, batch_resource.NAME)
+    f"{group}/{field}": Original(value, batch_resource.NAME)
     for group in (POD, MAIN)
     for field, value in (("cpu.shares", 2), ("cpu.quota", UNLIMITED), ("memory.limit", UNLIMITED))
 }
@@ -65,7 +65,7 @@ def node(build: Any) -> Any:
             "pods": (build.pod("b", "BE", "BestEffort", containers=found, **(pod or {})),),
             "places": {"b": PodGroups(POD, groups)},
             "cgroups": {BE: Cgroup(quota_us=UNLIMITED), **dict.fromkeys((POD, *groups.values()), present)},
-            "memory_held": dict.fromkeys((POD, *groups.values()), MemoryHeld(0, 0)),
+            "memory_held": dict.fromkeys((POD, *groups.values()), MemoryCharge(0, 0)),
             "layout": build.layout(1),
             "slo": build.suppression(),
         }
@@ -252,23 +252,23 @@ def test_a_faster_cpu_is_worth_a_smaller_quota_and_never_less_than_the_kernel_ta
 @pytest.mark.parametrize(
     ("held", "reason", "written"),
     [
-        pytest.param(MemoryHeld(GIB, 0), "", True, id="just fits"),
-        pytest.param(MemoryHeld(GIB + 8192, 8192), "MemoryLimitReclaims", True, id="page cache goes"),
-        pytest.param(MemoryHeld(GIB + 8192, 4096), "MemoryLimitBelowUse", False, id="a process would go"),
+        pytest.param(MemoryCharge(GIB, 0), "", True, id="just fits"),
+        pytest.param(MemoryCharge(GIB + 8192, 8192), "MemoryLimitReclaims", True, id="page cache goes"),
+        pytest.param(MemoryCharge(GIB + 8192, 4096), "MemoryLimitBelowUse", False, id="a process would go"),
         pytest.param(None, "MemoryUseUnknown", False, id="unknown"),
     ],
 )
 def test_a_memory_limit_never_kills_and_never_reclaims_silently(
-    build: Any, node: Any, held: MemoryHeld | None, reason: str, written: bool
+    build: Any, node: Any, held: MemoryCharge | None, reason: str, written: bool
 ) -> None:
-    decisions = decide(node(memory_held={POD: MemoryHeld(0, 0), **({MAIN: held} if held else {})}))
+    decisions = decide(node(memory_held={POD: MemoryCharge(0, 0), **({MAIN: held} if held else {})}))
     assert [d.reason for d in decisions if d.reason.startswith("Memory")] == [reason] * bool(reason)
     assert (f"{MAIN}/memory.limit" in build.changes(decisions)) is written
     assert f"{POD}/memory.limit" in build.changes(decisions)
 
 
 def test_configured_so_a_limit_is_written_below_use_and_says_it(build: Any, node: Any) -> None:
-    held = {POD: MemoryHeld(2 * GIB, 0), MAIN: MemoryHeld(2 * GIB, 0)}
+    held = {POD: MemoryCharge(2 * GIB, 0), MAIN: MemoryCharge(2 * GIB, 0)}
     decisions = decide(node(memory_held=held), limit_below_use=True)
     assert [d.reason for d in decisions if d.reason.startswith("Memory")] == ["MemoryLimitKills"] * 2
     assert build.changes(decisions)[f"{MAIN}/memory.limit"] == str(GIB)
@@ -366,7 +366,7 @@ def test_a_native_quota_stays_where_it_is_right(build: Any, node: Any, ratio: fl
 
 
 def test_a_native_quota_comes_back_when_the_ratio_is_gone(build: Any, node: Any) -> None:
-    found = {cgroup.PLACE.place(SIDE, "cpu.quota"): Found(200_000, batch_resource.NAME)}
+    found = {cgroup.PLACE.place(SIDE, "cpu.quota"): Original(200_000, batch_resource.NAME)}
     seen = node(container(), NATIVE, present=msgspec.structs.replace(WRITTEN, quota_us=160_000), found=found)
     assert build.changes(decide(seen))[f"{SIDE}/cpu.quota"] == "200000"
 

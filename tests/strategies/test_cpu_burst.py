@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from koordlite.formulas.cpu import burst
 from koordlite.formulas.cpu.burst import Ledger
 from koordlite.model import keys
-from koordlite.model.picture.groups import Cgroup, Found, PodGroups
+from koordlite.model.picture.groups import Cgroup, Original, PodGroups
 from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.values import ContainerInfo
@@ -55,7 +55,7 @@ def decide(seen: Snapshot) -> list[Any]:
 
 BASE = {POD: 500_000, A: 200_000, B: 300_000}
 RAISED = {POD: 600_000, A: 240_000, B: 360_000}
-OURS = {f"{group}/cpu.quota": Found(quota, cpu_burst.NAME) for group, quota in BASE.items()}
+OURS = {f"{group}/cpu.quota": Original(quota, cpu_burst.NAME) for group, quota in BASE.items()}
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_kernel_without_burst_is_told_and_quotas_still_grow(web: Any) -> None:
 
 
 def test_switched_off_what_was_found_comes_back_but_not_below_the_limit(web: Any) -> None:
-    found = {**OURS, f"{A}/cpu.quota": Found(100_000, cpu_burst.NAME)}
+    found = {**OURS, f"{A}/cpu.quota": Original(100_000, cpu_burst.NAME)}
     seen = web(RAISED, slo=SLO(), found=found, ours=frozenset(found))
     (released, _) = decide(seen)
     assert released.verdict == "release" and all(change.gives_back for change in released.changes)
@@ -154,12 +154,12 @@ def test_whatever_writes_are_lost_the_pod_gets_what_its_containers_need(
         if f"{POD}/cpu.quota" in found:
             assert after[POD] == max(after[A] + after[B], BASE[POD])
         # The journal has the place before the write, whatever becomes of the write.
-        found = {**found, **{c.place: Found(BASE[group], cpu_burst.NAME) for group, c in wanted.items()}}
+        found = {**found, **{c.place: Original(BASE[group], cpu_burst.NAME) for group, c in wanted.items()}}
         for group, took in zip((POD, A, B), taken, strict=True):
             held[group] = after[group] if took else held[group]
 
 
-def picture(build: Any, held: dict[str, int], found: dict[str, Found], *, full: bool) -> Snapshot:
+def picture(build: Any, held: dict[str, int], found: dict[str, Original], *, full: bool) -> Snapshot:
     containers = [ContainerInfo(n, n, True, {}, {"cpu": Quantity.of(cpu)}) for n, cpu in (("a", 2), ("b", 3))]
     window = Usage(Use(8000 if full else 0, 0), {}, {}, throttled={A: 0.5, B: 0.5})
     return build.snapshot(
@@ -212,7 +212,7 @@ def test_no_quota_that_is_written_is_below_the_limit_of_its_container(build: Any
     node = case["node_milli"]
     window = Usage(None if node is None else Use(node, 0), {}, {})
     throttled = {} if case["throttled"] is None else {A: case["throttled"]}
-    held = {f"{group}/cpu.quota": Found(case["found"], cpu_burst.NAME) for group in (POD, A)} if case["ours"] else {}
+    held = {f"{group}/cpu.quota": Original(case["found"], cpu_burst.NAME) for group in (POD, A)} if case["ours"] else {}
     seen = build.snapshot(
         slo=SLO(cpu_burst=CPUBurst(policy=case["policy"], cfs_quota_burst_percent=case["percent"])),
         notes=NodeNotes(cpu_normalization=case["ratio"]),

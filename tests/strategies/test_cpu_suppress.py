@@ -14,7 +14,7 @@ from koordlite.formulas.cpu.contention import Guidance
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
-from koordlite.model.picture.groups import Found
+from koordlite.model.picture.groups import Original
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs
 from koordlite.model.picture.usage import CPUWait, Usage, Use
 from koordlite.model.quantity import Quantity
@@ -307,7 +307,7 @@ def test_quota_left_behind(build: Any, ours: frozenset[str], lifted: dict[str, s
 
 
 def test_a_quota_that_was_found_comes_back(build: Any) -> None:
-    found = {QUOTA: Found(300_000, "cpuSuppress")}
+    found = {QUOTA: Original(300_000, "cpuSuppress")}
     seen = build.snapshot(cgroups=build.best_effort(quota=100_000), ours=frozenset({QUOTA}), found=found)
     assert build.changes(decide(seen)[1:]) == {QUOTA: "300000"}
 
@@ -461,7 +461,7 @@ def quotas(build: Any, *, root: int, pod: int, prod: int, found: int | None = No
         usage=build.used(prod, web=prod),
         pods=(build.pod("web", "LS"),),
         cgroups={**build.best_effort(quota=root), POD: build.cgroup(quota=pod)},
-        found={} if found is None else {f"{POD}/cpu.quota": Found(found, "cpuSuppress")},
+        found={} if found is None else {f"{POD}/cpu.quota": Original(found, "cpuSuppress")},
     )
     return dict(build.changes(decide(seen)[:1]))
 

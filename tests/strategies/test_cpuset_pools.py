@@ -12,7 +12,7 @@ from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.node import ResolvedReservation, SystemQoS
-from koordlite.model.picture.groups import Cgroup, Found
+from koordlite.model.picture.groups import Cgroup, Original
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs
 from koordlite.model.picture.published import Published
 from koordlite.model.pod.qos import QoSClass
@@ -170,14 +170,14 @@ MINE = "cpusetPools"
 @pytest.mark.parametrize(
     ("present", "found", "back"),
     [
-        pytest.param(-1, Found(200_000, MINE), 200_000, id="the quota that was found"),
-        pytest.param(300_000, Found(200_000, MINE), 300_000, id="or the one that kubelet has set since"),
-        pytest.param(-1, Found(200_000, "cpuBurst"), None, id="what another strategy wrote is not its business"),
+        pytest.param(-1, Original(200_000, MINE), 200_000, id="the quota that was found"),
+        pytest.param(300_000, Original(200_000, MINE), 300_000, id="or the one that kubelet has set since"),
+        pytest.param(-1, Original(200_000, "cpuBurst"), None, id="what another strategy wrote is not its business"),
         pytest.param(-1, None, None, id="nothing that is not ours"),
     ],
 )
 def test_a_pod_that_is_not_pinned_any_more_gets_its_quota_back(
-    build: Any, present: int, found: Found | None, back: int | None
+    build: Any, present: int, found: Original | None, back: int | None
 ) -> None:
     groups = {f"{GROUP}/main": build.cgroup(quota=present), GROUP: build.cgroup()}
     journal = {f"{GROUP}/main/cpu.quota": found} if found else {}
@@ -188,7 +188,7 @@ def test_a_pod_that_is_not_pinned_any_more_gets_its_quota_back(
 
 
 def test_the_quota_comes_back_also_when_lifting_is_switched_off(build: Any) -> None:
-    pod, journal = build.pod("p", "LSR", cpus="1"), {f"{GROUP}/main/cpu.quota": Found(200_000, MINE)}
+    pod, journal = build.pod("p", "LSR", cpus="1"), {f"{GROUP}/main/cpu.quota": Original(200_000, MINE)}
     groups = {f"{GROUP}/main": build.cgroup("1", -1)}
     seen = build.snapshot(pods=(pod,), places={"p": build.place(GROUP)}, cgroups=groups, found=journal)
     decision = list(cpuset_pools.decide(seen, cpuset_pools.Config(unset_pinned_quota=False)))[1]
@@ -196,7 +196,7 @@ def test_the_quota_comes_back_also_when_lifting_is_switched_off(build: Any) -> N
 
 
 def test_what_kubelets_static_policy_takes_over_is_given_back(build: Any) -> None:
-    journal = {f"{GROUP}/main/cpuset.cpus": Found(CPUSet.parse("0-6"), MINE)}
+    journal = {f"{GROUP}/main/cpuset.cpus": Original(CPUSet.parse("0-6"), MINE)}
     kubelet = Kubelet(cpu_manager_policy="static")
     decision = decide(build, build.pod("p", ""), kubelet=kubelet, found=journal)["pod/ns/p"]
     assert (decision.verdict, decision.reason) == ("release", "KubeletStaticPolicy")
@@ -204,7 +204,7 @@ def test_what_kubelets_static_policy_takes_over_is_given_back(build: Any) -> Non
 
 
 def test_what_kubelet_takes_over_leaves_out_the_cpus_it_gave_to_others_since(build: Any) -> None:
-    journal = {f"{GROUP}/main/cpuset.cpus": Found(CPUSet.parse("0-6"), MINE)}
+    journal = {f"{GROUP}/main/cpuset.cpus": Original(CPUSet.parse("0-6"), MINE)}
     kubelet = Kubelet(cpu_manager_policy="static", pod_cpus=(PodCPUs("other", CPUSet([2, 3])),))
     decision = decide(build, build.pod("p", ""), found=journal, kubelet=kubelet)["pod/ns/p"]
     assert build.changes([decision])[f"{GROUP}/main/cpuset.cpus"] == "0-1,4-6"
@@ -248,7 +248,7 @@ def test_host_applications_that_stay(build: Any, qos: str, part: dict[str, Any],
 
 @pytest.mark.parametrize("left", [SLO(), SLO(host_applications=(HostApplication(name="nginx", qos=QoSClass.LSR),))])
 def test_an_application_that_leaves_the_pool_leaves_its_group_as_it_was(build: Any, left: SLO) -> None:
-    journal = {f"{HOST}/cpuset.cpus": Found(CPUSet.parse("0-7"), MINE)}
+    journal = {f"{HOST}/cpuset.cpus": Original(CPUSet.parse("0-7"), MINE)}
     groups = {HOST: build.cgroup("1-7")}
     decision = decide(build, slo=left, groups=groups, found=journal)[f"host/{HOST}"]
     assert (decision.verdict, decision.reason) == ("release", "HostLeftPool")
@@ -258,13 +258,15 @@ def test_an_application_that_leaves_the_pool_leaves_its_group_as_it_was(build: A
 @pytest.mark.parametrize(
     "journal",
     [
-        pytest.param({f"{HOST}/cpuset.cpus": Found(CPUSet([1]), MINE)}, id="still in the pool"),
-        pytest.param({f"{GROUP}/main/cpuset.cpus": Found(CPUSet([1]), MINE)}, id="a pod's group"),
-        pytest.param({"kubepods/besteffort/cpuset.cpus": Found(CPUSet([1]), "cpuSuppress")}, id="another strategy's"),
-        pytest.param({"gone/cpuset.cpus": Found(CPUSet([1]), MINE)}, id="a group that is gone"),
+        pytest.param({f"{HOST}/cpuset.cpus": Original(CPUSet([1]), MINE)}, id="still in the pool"),
+        pytest.param({f"{GROUP}/main/cpuset.cpus": Original(CPUSet([1]), MINE)}, id="a pod's group"),
+        pytest.param(
+            {"kubepods/besteffort/cpuset.cpus": Original(CPUSet([1]), "cpuSuppress")}, id="another strategy's"
+        ),
+        pytest.param({"gone/cpuset.cpus": Original(CPUSet([1]), MINE)}, id="a group that is gone"),
     ],
 )
-def test_nothing_else_is_taken_for_left(build: Any, journal: dict[str, Found]) -> None:
+def test_nothing_else_is_taken_for_left(build: Any, journal: dict[str, Original]) -> None:
     slo = SLO(host_applications=(HostApplication(name="nginx", qos=QoSClass.LS),))
     groups = {HOST: build.cgroup()}
     found = decide(build, build.pod("p", "LS"), slo=slo, host_groups={"nginx": HOST}, groups=groups, found=journal)

@@ -13,7 +13,7 @@ from koordlite.formulas.cpu import irq as formula
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.decision import Decision
-from koordlite.model.picture.groups import Found
+from koordlite.model.picture.groups import Original
 from koordlite.model.picture.irqs import DEFAULT, IRQ
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs
 from koordlite.model.snapshot import Snapshot
@@ -41,7 +41,7 @@ def decide(seen: Snapshot, **config: Any) -> dict[str, Decision]:
 
 def ours(number: str, cpus: CPUSet = ALL) -> dict[str, Any]:
     place = INTERRUPT.place(number)
-    return {"found": {place: Found(cpus, NAME)}, "ours": frozenset({place})}
+    return {"found": {place: Original(cpus, NAME)}, "ours": frozenset({place})}
 
 
 def test_an_interrupt_on_an_exclusive_cpu_moves_and_the_others_are_left_alone(build: Any) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from koordlite.formulas import memory_qos as formula
 from koordlite.model import keys
-from koordlite.model.picture.groups import Cgroup, Found, PodGroups, Process
+from koordlite.model.picture.groups import Cgroup, Original, PodGroups, Process
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
@@ -68,7 +68,7 @@ def test_pod_container_and_levels_are_protected_together(build: Any, node: Any) 
 
 
 def test_a_class_that_is_off_gives_back_what_was_found_and_touches_nothing_else(build: Any, node: Any) -> None:
-    held = {f"{POD}/memory.min": Found(7, memory_qos.NAME), f"{POD}/memory.low": Found(9, "other")}
+    held = {f"{POD}/memory.min": Original(7, memory_qos.NAME), f"{POD}/memory.low": Original(9, "other")}
     seen = node(MEMORY, found=held, ours=frozenset(held))
     assert changes(build, memory_qos, seen) == {f"{POD}/memory.min": "7"}
 
@@ -138,14 +138,14 @@ def test_where_swap_is_not_ours_one_decision_says_so_and_what_was_written_goes_b
     build: Any, node: Any, more: dict[str, Any], reason: str
 ) -> None:
     values = MEMORY if more.pop("lacks", False) else {**SWAP, "memory.swap.max": 4096}
-    ours = {f"{MAIN}/memory.swap.max": Found(-1, memory_qos.NAME)}
+    ours = {f"{MAIN}/memory.swap.max": Original(-1, memory_qos.NAME)}
     seen = node(values, slo=be(memory_qos=QUARTER), **{"swap_bytes": GIB, "found": ours, "ours": ours, **more})
     assert swap_of(build, seen) == ("-1", {reason})
     assert [d.subject for d in memory_qos.decide(seen, memory_qos.Config()) if d.reason == reason] == ["node"]
 
 
 def test_what_is_ours_is_changed_again_whatever_number_stands_there(build: Any, node: Any) -> None:
-    ours = {f"{MAIN}/memory.swap.max": Found(0, memory_qos.NAME)}
+    ours = {f"{MAIN}/memory.swap.max": Original(0, memory_qos.NAME)}
     seen = node({**SWAP, "memory.swap.max": GIB}, slo=be(memory_qos=QUARTER), swap_bytes=GIB, found=ours, ours=ours)
     assert swap_of(build, seen) == (str(GIB // 4), {"SwapLimit"})
 
@@ -215,7 +215,7 @@ def test_mainline_makes_pods_idle_and_leaves_kubelet_s_groups_alone(build: Any, 
 
 
 def test_no_longer_idle_pods_get_their_shares_back(build: Any, node: Any) -> None:
-    held = {f"{POD}/cpu.idle": Found(0, cpu_identity.NAME), f"{POD}/cpu.shares": Found(512, cpu_identity.NAME)}
+    held = {f"{POD}/cpu.idle": Original(0, cpu_identity.NAME), f"{POD}/cpu.shares": Original(512, cpu_identity.NAME)}
     found = changes(build, cpu_identity, node({"cpu.idle": 1}, found=held))
     assert found == {f"{POD}/cpu.idle": "0", f"{POD}/cpu.shares": "512"}
 
@@ -303,7 +303,7 @@ def test_the_switch_of_the_kernel(build: Any, node: Any, case: tuple[Any, ...], 
     enabled, present, named, found = case
     slo = be(cpu_qos=CPUQOS(enable=enabled, group_identity=-1 if enabled else 0))
     slo = msgspec.structs.replace(slo, system=System(sched_group_identity_enabled=named))
-    held = {} if found is None else {f"system/{SWITCH}": Found(found, cpu_identity.NAME)}
+    held = {} if found is None else {f"system/{SWITCH}": Original(found, cpu_identity.NAME)}
     system = {SWITCH: present} if present else {}
     seen = node({"cpu.bvt_warp_ns": -1 if enabled else 0}, slo=slo, found=held, system=system)
     assert changes(build, cpu_identity, seen).get(f"system/{SWITCH}") == written
@@ -315,7 +315,7 @@ def test_the_switch_of_the_kernel(build: Any, node: Any, case: tuple[Any, ...], 
 def test_settings_are_written_where_they_differ_and_given_back(build: Any, node: Any) -> None:
     slo = SLO(system=System(watermark_scale_factor=99, memcg_reap_back_ground=1, sched_features={"START_DEBIT": False}))
     system = {"vm.watermark_scale_factor": "10", "sched_features": "START_DEBIT NO_NEXT_BUDDY"}
-    held = {"system/vm.min_free_kbytes": Found(67584, system_config.NAME)}
+    held = {"system/vm.min_free_kbytes": Original(67584, system_config.NAME)}
     seen = node({}, slo=slo, system=system, found=held)
     assert changes(build, system_config, seen) == {
         "system/vm.watermark_scale_factor": "99",
@@ -356,7 +356,7 @@ def test_processes_move_as_annotations_ask(build: Any, node: Any, annotations: A
 
 
 def test_without_the_annotation_what_was_found_comes_back(build: Any, node: Any) -> None:
-    held = {"oom_score_adj/7/70": Found(1000, oom_score.NAME)}
+    held = {"oom_score_adj/7/70": Original(1000, oom_score.NAME)}
     seen = node({}, oom_scores={MAIN: (Process(7, 70, 300), Process(8, 80, 5))}, found=held)
     assert changes(build, oom_score, dataclasses.replace(seen)) == {"oom_score_adj/7/70": "1000"}
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.formulas.cpu import burst
-from koordlite.model.picture.groups import Cgroup, Found, PodGroups
+from koordlite.model.picture.groups import Cgroup, Original, PodGroups
 from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
@@ -81,7 +81,7 @@ def test_a_quota_that_is_not_kubelets_stays(build: Any) -> None:
     assert changes(build, picture(build, pod(), quotas=quotas)) == {f"{SIDE}/cpu.quota": "80000"}
 
 
-HELD = {f"{group}/cpu.quota": Found(quota, normalized_quota.NAME) for group, quota in QUOTAS.items()}
+HELD = {f"{group}/cpu.quota": Original(quota, normalized_quota.NAME) for group, quota in QUOTAS.items()}
 
 
 def test_a_ratio_that_goes_gives_back_what_the_limit_is_today(build: Any) -> None:
@@ -120,7 +120,7 @@ def test_one_rule_writes_a_quota(build: Any, policy: str) -> None:
                 if place.endswith("/cpu.quota"):
                     assert writers.setdefault(place, name) == name
                     group = place.removesuffix("/cpu.quota")
-                    found.setdefault(place, Found(quotas[group], name))
+                    found.setdefault(place, Original(quotas[group], name))
                     quotas[group] = int(value)
     # A quota that may grow stays while nothing is known of the load: it is within its bounds.
     assert quotas[MAIN] == (160_000 if policy in ("none", "cpuBurstOnly") else 200_000)

@@ -15,7 +15,7 @@ from koordlite.model import cpuset, keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.picture.affinity import AffinityState, Connections, Talk
-from koordlite.model.picture.groups import Cgroup, Found
+from koordlite.model.picture.groups import Cgroup, Original
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.pod.values import ContainerInfo, Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
@@ -72,7 +72,7 @@ def after(seen: Snapshot, decisions: list[Decision]) -> Snapshot:
         else:
             before = held.cpuset if change.field == "cpuset.cpus" else held.values["cpuset.mems"]
             assert before is not None
-            found.setdefault(change.place, Found(before, "numaAffinity"))
+            found.setdefault(change.place, Original(before, "numaAffinity"))
         cgroups[change.group] = _with(held, change)
     return dataclasses.replace(
         seen, cgroups=cgroups, found=found, ours=frozenset(found), remembered={"numaAffinity": remember}

@@ -22,7 +22,7 @@ from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import FileEntry
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.picture.groups import Cgroup, Found
+from koordlite.model.picture.groups import Cgroup, Original
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
@@ -98,11 +98,11 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
         """With its group; one that only lacks the file is there, and the refusal stands."""
         return vanished(error) and not host.cgroups.exists(change.group)
 
-    def value_before(self, entry: FileEntry, host: Host) -> Found | None:
+    def value_before(self, entry: FileEntry, host: Host) -> Original | None:
         """The value; None for a field that an earlier version wrote and this one does not know."""
         if entry.field not in FIELDS:
             return None
-        return Found(host.cgroups.decode(entry.field, entry.raw), entry.strategy)
+        return Original(host.cgroups.decode(entry.field, entry.raw), entry.strategy)
 
     def has_ended(self, entry: FileEntry, host: Host, snapshot: Snapshot) -> bool:
         """With its group. A file that is there but cannot be read is not gone, and a runtime may still be about to make

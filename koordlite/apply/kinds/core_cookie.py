@@ -11,7 +11,7 @@ from koordlite.apply.kind import Kind, Undoing, Work
 from koordlite.changes.core_cookie import COOKIE, CookieEntry, CoreCookieChange, cookie_of
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
-from koordlite.model.picture.groups import NO_COOKIE, Found
+from koordlite.model.picture.groups import NO_COOKIE, Original
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
@@ -43,9 +43,9 @@ class CoreCookie(Kind[CoreCookieChange, CookieEntry]):
         while several := tuple(itertools.islice(names, _AT_ONCE)):
             yield from _hand_out({name: by_group[name] for name in several}, work)
 
-    def value_before(self, entry: CookieEntry, host: Host) -> Found | None:
+    def value_before(self, entry: CookieEntry, host: Host) -> Original | None:
         """The number of the cookie."""
-        return Found(cookie_of(entry.place), entry.strategy)
+        return Original(cookie_of(entry.place), entry.strategy)
 
     def has_ended(self, entry: CookieEntry, host: Host, snapshot: Snapshot) -> bool:
         """With its last process."""

@@ -22,7 +22,7 @@ from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import FileEntry
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.picture.groups import Found
+from koordlite.model.picture.groups import Original
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
 
@@ -56,10 +56,10 @@ class SystemFile(Kind[SystemFileChange, FileEntry]):
         """The text."""
         system_files.write(host.files, change.name, change.value)
 
-    def value_before(self, entry: FileEntry, host: Host) -> Found | None:
+    def value_before(self, entry: FileEntry, host: Host) -> Original | None:
         """State of a feature of the scheduler: 1 for on, 0 for off."""
         value = int(not entry.text.startswith("NO_")) if _is_feature(entry.field) else int(entry.text)
-        return Found(value, entry.strategy)
+        return Original(value, entry.strategy)
 
     def _put_back(self, entry: FileEntry, host: Host) -> AppliedStep:
         return self.put(host, SystemFileChange(entry.field, entry.text))
@@ -109,9 +109,9 @@ class OOMScore(Kind[OOMScoreChange, OOMScoreEntry | OOMScoreAtCreation]):
         alive = system_files.write_oom_score_adj(host.files, change.pid, change.start_time, change.value)
         return None if alive else writer.GONE
 
-    def value_before(self, entry: OOMScoreEntry | OOMScoreAtCreation, host: Host) -> Found | None:
+    def value_before(self, entry: OOMScoreEntry | OOMScoreAtCreation, host: Host) -> Original | None:
         """The number."""
-        return Found(entry.value, entry.strategy)
+        return Original(entry.value, entry.strategy)
 
     def has_ended(self, entry: OOMScoreEntry | OOMScoreAtCreation, host: Host, snapshot: Snapshot) -> bool:
         """With its process, or its container."""
@@ -175,9 +175,9 @@ class IRQAffinity(Kind[IRQChange, IRQEntry]):
             irqs.write(host.files, change.number, change.value)
         return None
 
-    def value_before(self, entry: IRQEntry, host: Host) -> Found | None:
+    def value_before(self, entry: IRQEntry, host: Host) -> Original | None:
         """The CPUs."""
-        return Found(CPUSet.parse(entry.cpus), entry.strategy)
+        return Original(CPUSet.parse(entry.cpus), entry.strategy)
 
     def has_ended(self, entry: IRQEntry, host: Host, snapshot: Snapshot) -> bool:
         """With its device."""

@@ -14,7 +14,7 @@ from koordlite.host.cgroups import versions
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import HardwareAbsent
-from koordlite.model.picture.groups import Cgroup, Layout, MemoryHeld
+from koordlite.model.picture.groups import Cgroup, Layout, MemoryCharge
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.ports import Files
 from koordlite.resctrl.files import names
@@ -133,10 +133,10 @@ class Cgroups:
         """Bytes the group and those below it hold without page cache."""
         return self._version.working_memory(self.read_raw(group, "memory.stat"))
 
-    def memory_held(self, group: str) -> MemoryHeld:
+    def memory_held(self, group: str) -> MemoryCharge:
         """All memory charged to the group and those below it, page cache and all."""
         cache = self._version.file_cache(self.read_raw(group, "memory.stat"))
-        return MemoryHeld(procfs.number(self.read_raw(group, "memory.current")), cache)
+        return MemoryCharge(procfs.number(self.read_raw(group, "memory.current")), cache)
 
     def threads(self, group: str) -> tuple[int, ...]:
         """Threads in the group and in all groups below it: a container may divide itself further."""

@@ -71,7 +71,7 @@ class Version(msgspec.Struct, frozen=True):
         number = NUMBERS.get(field)
         if number and self.has(field) and isinstance(value, int) and number.allows(value):
             return number.print_v1(value) if self.number == 1 else number.print_v2(value)
-        raise ValueError(f"{value!r} is no value for {field} on cgroup v{self.number}: {_wanted(field)}")
+        raise ValueError(f"{value!r} is no value for {field} on cgroup v{self.number}: {_range_of(field)}")
 
     def decode(self, field: CgroupField, raw: bytes) -> CPUSet | int:
         """The value the kernel printed; ValueError when it has another form."""
@@ -138,7 +138,7 @@ def keyed(raw: bytes) -> dict[str, str]:
     return {row[0]: row[1] for row in rows if len(row) == 2}
 
 
-def _wanted(field: str) -> str:
+def _range_of(field: str) -> str:
     if field not in WRITABLE:
         return f"{field} is only read"
     number = NUMBERS.get(field)

@@ -38,7 +38,7 @@ class Journal:
         self._entries = {entry.place: entry for entry in content.entries} if content else {}
         self.damaged = content.damaged if content else ()
         """Entries that cannot be read. They are kept beside the journal when it is next written."""
-        self._to_keep = self.damaged
+        self._unsaved_damage = self.damaged
         self._is_of_this_boot = content is None or file.boot_of(path) == boot_id
         self.was_missing = content is None
         """No earlier run has written it, or it is lost; one of which everything was restored is empty, not missing."""
@@ -145,9 +145,9 @@ class Journal:
 
     def _replace(self, entries: dict[Place, Entry]) -> None:
         try:
-            if self._to_keep:
-                file.keep_damaged(self._path, self._to_keep)
-                self._to_keep = ()
+            if self._unsaved_damage:
+                file.keep_damaged(self._path, self._unsaved_damage)
+                self._unsaved_damage = ()
             file.store(self._path, self._boot_id, tuple(entries.values()))
         except OSError as error:
             raise JournalError(

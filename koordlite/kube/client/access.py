@@ -94,7 +94,7 @@ class Api:
         seconds to connect and seconds between parts of the answer."""
         usual = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {} if body is None else {"Content-Type": content_type or usual}
-        with self._asked(method, path, query=query, body=body, headers=headers, timeout=timeout) as response:
+        with self._open(method, path, query=query, body=body, headers=headers, timeout=timeout) as response:
             answer = self._read(response, path, max(WHOLE_ANSWER_SECONDS, timeout[1]))
         if not 200 <= answer.status < 300:
             raise refusal(answer)
@@ -105,7 +105,7 @@ class Api:
     def stream(self, path: str, *, query: Query = (), timeout: Timeout = TIMEOUT) -> Iterator[Stream]:
         """A watch: lines as they come. `timeout[1]` is the longest silence. Errors as of `request`, also while
         reading."""
-        with self._asked("GET", path, query=query, timeout=timeout) as response:
+        with self._open("GET", path, query=query, timeout=timeout) as response:
             if not 200 <= response.status < 300:
                 raise refusal(self._read(response, path, WHOLE_ANSWER_SECONDS))
             _refuse_html(response.headers, f"{self.url}{path}")
@@ -149,7 +149,7 @@ class Api:
         return paging.collected(self.pages(path, query, limit))
 
     @contextlib.contextmanager
-    def _asked(
+    def _open(
         self,
         method: str,
         path: str,

@@ -56,15 +56,13 @@ class Transport:
         url = f"{self.configuration.host}{path}"
         if query:
             url = f"{url}?{urllib.parse.urlencode(query, quote_via=urllib.parse.quote)}"
-        whole = {**headers, "User-Agent": self._user_agent, **self._credentials()}
+        # The token is fetched again where the configuration has a hook for that.
+        setting: Any = self.configuration.auth_settings().get("BearerToken") or {}
+        token = {setting["key"]: setting["value"]} if setting.get("value") else {}
+        whole = {**headers, "User-Agent": self._user_agent, **token}
         ask: Any = self._rest.request
         response: BaseHTTPResponse = ask(method, url, headers=whole, body=body, _request_timeout=timeout).response
         return response
-
-    def _credentials(self) -> dict[str, str]:
-        """The token, fetched again where the configuration has a hook for that."""
-        setting: Any = self.configuration.auth_settings().get("BearerToken") or {}
-        return {setting["key"]: setting["value"]} if setting.get("value") else {}
 
 
 TOKEN_SECONDS = 60.0
@@ -111,7 +109,11 @@ def bare(
     if token is not None:
         _ask_for_key(settings, lambda: f"Bearer {token()}")
     elif like is not None:
-        _same_credentials(settings, like.configuration)
+        # Certificate and token alone: the other server's own hook would also take over its address.
+        other = like.configuration
+        settings.cert_file, settings.key_file = other.cert_file, other.key_file
+        if "BearerToken" in other.api_key:
+            _ask_for_key(settings, lambda: other.get_api_key_with_prefix("BearerToken") or "")
     if not verify:
         # The library warns at each request; whoever switched verification off knows.
         import warnings
@@ -120,13 +122,6 @@ def bare(
 
         warnings.simplefilter("ignore", urllib3.exceptions.InsecureRequestWarning)
     return _client(settings, user_agent)
-
-
-def _same_credentials(settings: Configuration, other: Configuration) -> None:
-    """Certificate and token of another server; its own hook would also take over its address."""
-    settings.cert_file, settings.key_file = other.cert_file, other.key_file
-    if "BearerToken" in other.api_key:
-        _ask_for_key(settings, lambda: other.get_api_key_with_prefix("BearerToken") or "")
 
 
 def token_reader(path: str, now: Callable[[], float] = time.monotonic) -> Callable[[], str]:

@@ -48,7 +48,7 @@ class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("retry_seconds < renew_seconds < duration_seconds is needed for a safe lease")
 
 
-class Standing(msgspec.Struct, frozen=True):
+class LeaseState(msgspec.Struct, frozen=True):
     """State of the lease, for reports."""
 
     leader: bool
@@ -79,7 +79,7 @@ class Candidate:
         self._written_at = 0.0
         self._until = float("-inf")
         self._released = False
-        self._standing = Standing(leader=False)
+        self._standing = LeaseState(leader=False)
 
     def is_leader(self) -> bool:
         """True while work may be done; ask again before each piece of it."""
@@ -90,7 +90,7 @@ class Candidate:
         return max(0.0, self._until - self._monotonic())
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> LeaseState:
         """Result of the last attempt."""
         return msgspec.structs.replace(self._standing, leader=self.is_leader())
 
@@ -194,7 +194,7 @@ class Candidate:
     def _note(self, error: str) -> None:
         spec = _spec(self._lease or {})
         holder, transitions = str(spec.get("holderIdentity") or ""), _whole_number(spec.get("leaseTransitions"), 0)
-        self._standing = Standing(False, holder, transitions, error)
+        self._standing = LeaseState(False, holder, transitions, error)
 
     @property
     def _now(self) -> str:

@@ -36,13 +36,15 @@ _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 _Key = TypeVar("_Key")
-Standing = Literal["allowed", "unknown", "forbidden", "unanswered", "busy"]
+_Question = tuple[bytes, str, str]
+"""Digest of a token, verb and path."""
+Permission = Literal["allowed", "unknown", "forbidden", "unanswered", "busy"]
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """The cluster's answer about one request."""
 
-    standing: Standing
+    standing: Permission
     """unknown: no such token; forbidden: an identity without the permission; unanswered: the API server did not say;
     busy: too many questions at once, nothing was asked."""
     why: str = ""
@@ -54,9 +56,11 @@ class Reviewer:
     def __init__(self, api: Api, *, audience: str = "", monotonic: Callable[[], float] = time.monotonic) -> None:
         """Only tokens bound to `audience` are accepted; empty: those for the API server itself."""
         self._api, self._audience, self._now = api, audience, monotonic
-        self._held: collections.OrderedDict[tuple[bytes, str, str], tuple[float, Verdict]] = collections.OrderedDict()
-        self._asked: collections.deque[float] = collections.deque(maxlen=ASKED_PER_SECOND)
-        self._asked_again: collections.deque[float] = collections.deque(maxlen=ASKED_PER_SECOND)
+        self._verdicts: collections.OrderedDict[tuple[bytes, str, str], tuple[float, Verdict]] = (
+            collections.OrderedDict()
+        )
+        self._recent: collections.deque[float] = collections.deque(maxlen=ASKED_PER_SECOND)
+        self._recent_good: collections.deque[float] = collections.deque(maxlen=ASKED_PER_SECOND)
         self._good: collections.OrderedDict[bytes, None] = collections.OrderedDict()
         """Tokens that were allowed something, by their digest."""
         self._strangers: collections.OrderedDict[str, tuple[float, int]] = collections.OrderedDict()
@@ -68,7 +72,7 @@ class Reviewer:
         key = hashlib.sha256(token.encode(errors="replace")).digest(), verb, path
         with self._lock:
             now = self._now()
-            until, cached = self._held.get(key, (now, Verdict("busy")))
+            until, cached = self._verdicts.get(key, (now, Verdict("busy")))
             if until > now:
                 return cached
             if not self._may_ask(key[0], address, now):
@@ -81,18 +85,18 @@ class Reviewer:
     def _may_ask(self, token: bytes, address: str, now: float) -> bool:
         """Tokens that were good come first: they do not wait for what strangers may have asked about. An address
         that keeps sending tokens that nobody knows waits longer and longer."""
-        recent = self._asked_again if token in self._good else self._asked
+        recent = self._recent_good if token in self._good else self._recent
         not_before, _ = self._strangers.get(address, (now, 0))
-        if (recent is self._asked and now < not_before) or (len(recent) == recent.maxlen and now - recent[0] < 1.0):
+        if (recent is self._recent and now < not_before) or (len(recent) == recent.maxlen and now - recent[0] < 1.0):
             return False
         recent.append(now)
         return True
 
-    def _remember(self, key: tuple[bytes, str, str], address: str, verdict: Verdict) -> None:
+    def _remember(self, key: _Question, address: str, verdict: Verdict) -> None:
         with self._lock:
             now = self._now()
-            self._held[key] = now + (YES_SECONDS if verdict.standing == "allowed" else NO_SECONDS), verdict
-            _bound(self._held, key)
+            self._verdicts[key] = now + (YES_SECONDS if verdict.standing == "allowed" else NO_SECONDS), verdict
+            _bound(self._verdicts, key)
             if verdict.standing == "allowed":
                 self._good[key[0]] = None
                 _bound(self._good, key[0])

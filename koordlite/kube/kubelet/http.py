@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import pathlib
-from collections.abc import Callable
 
 import msgspec
 
@@ -87,6 +86,10 @@ def connect(
     if not address:
         return None
 
+    # The token of the service account; none outside a pod, where it is not there and nobody named another.
+    path = settings.kubelet_token_file
+    absent = path == ClusterSettings().kubelet_token_file and not pathlib.Path(path).exists()
+
     def client(server_name: str) -> Api:
         return bounded(
             credentials.bare(
@@ -95,7 +98,7 @@ def connect(
                 ca_file=settings.kubelet_ca_file or api.ca_file,
                 verify=settings.kubelet_verify,
                 server_name=server_name,
-                token=_token(settings),
+                token=None if absent else credentials.token_reader(path),
                 like=api.client,
             )
         )
@@ -103,11 +106,3 @@ def connect(
     # A certificate that kubelet signed itself is for the node's name alone; one of the cluster may be for either.
     names = (node_name, "") if not settings.kubelet_address else ("", node_name)
     return KubeletHttp(client(names[0]), otherwise=client(names[1]), read_only=read_only, times=times)
-
-
-def _token(settings: ClusterSettings) -> Callable[[], str] | None:
-    """The token of the service account; None outside a pod, where it is not there and nobody named another."""
-    path = settings.kubelet_token_file
-    if path == ClusterSettings().kubelet_token_file and not pathlib.Path(path).exists():
-        return None
-    return credentials.token_reader(path)

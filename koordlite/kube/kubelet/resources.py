@@ -45,7 +45,7 @@ class PodResourcesPoller:
         self._source, self._socket, self._monotonic = source, socket, monotonic
         self._pods: tuple[PodResources, ...] | None = None
         self._allocatable: ResourceSet | None = None
-        self._due, self._again, self._asked = float("-inf"), float("inf"), float("-inf")
+        self._due, self._repeat_at, self._requested_at = float("-inf"), float("inf"), float("-inf")
         self._failures = 0
         self._answered_at: float | None = None
         self.problems: tuple[Problem, ...] = ()
@@ -53,13 +53,13 @@ class PodResourcesPoller:
 
     def poke(self) -> None:
         """Something has changed that the answer depends on: ask in the next round, and in the one after."""
-        first = max(self._monotonic(), self._asked + AT_MOST_EVERY_SECONDS)
-        self._due, self._again = min(self._due, first), first + AT_MOST_EVERY_SECONDS
+        first = max(self._monotonic(), self._requested_at + AT_MOST_EVERY_SECONDS)
+        self._due, self._repeat_at = min(self._due, first), first + AT_MOST_EVERY_SECONDS
 
     @property
     def due(self) -> float:
         """Time of the next request, on the monotonic clock."""
-        return min(self._due, self._again)
+        return min(self._due, self._repeat_at)
 
     @property
     def age(self) -> float:
@@ -72,8 +72,8 @@ class PodResourcesPoller:
         now = self._monotonic()
         if self._source is None or now < self.due:
             return False
-        self._asked = now
-        self._due, self._again = now + PERIOD_SECONDS, self._again if now < self._again else float("inf")
+        self._requested_at = now
+        self._due, self._repeat_at = now + PERIOD_SECONDS, self._repeat_at if now < self._repeat_at else float("inf")
         before = self._pods, self._allocatable
         try:
             pods, unknown = self._with_claims(self._source.list())

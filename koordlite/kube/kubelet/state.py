@@ -104,14 +104,14 @@ class KubeletState:
         self._http: KubeletHttp | None = None
         self._config: Kubelet | None = None
         self._pods = Store("pod", wire.PodObject)
-        self._asked = {"kubelet": _Request(CONFIG_SECONDS)} | (
+        self._requests = {"kubelet": _Request(CONFIG_SECONDS)} | (
             {"kubelet pods": _Request(PODS_SECONDS)} if with_pods else {}
         )
         self._policy_changed_at = float("-inf")
         """When the CPU checkpoint last named another policy than before."""
         self._problems: dict[str, tuple[Problem, ...]] = {}
         self._news = threading.Event()
-        self._lock, self._stop, self._asked_once = threading.Lock(), threading.Event(), threading.Event()
+        self._lock, self._stop, self._complete = threading.Lock(), threading.Event(), threading.Event()
         self._thread = Worker("kubelet", self._run)
 
     def start(self) -> None:
@@ -130,7 +130,7 @@ class KubeletState:
 
     def wait(self, seconds: float) -> bool:
         """Wait until everything was asked for once; False when that took too long."""
-        return self._asked_once.wait(seconds)
+        return self._complete.wait(seconds)
 
     def round(self) -> None:
         """Ask for what is due. Only one thread may do so."""
@@ -145,7 +145,7 @@ class KubeletState:
             self._http = self._connect()
         if self._http is None:
             return
-        for what, request in self._asked.items():
+        for what, request in self._requests.items():
             if self._monotonic() >= request.due:
                 self._ask(what, request, self._http)
 
@@ -179,9 +179,9 @@ class KubeletState:
             contradict = contradictions(resources, self._topology) if resources else ()
             problems = [*wrong, *(self._poller.problems if self._poller else ()), *contradict]
             problems += [problem for each in self._problems.values() for problem in each]
-            answered = "kubelet pods" in self._asked and self._asked["kubelet pods"].confirmed_at is not None
+            answered = "kubelet pods" in self._requests and self._requests["kubelet pods"].confirmed_at is not None
             pods = tuple(self._pods.objects.values()) if answered else None
-            states = tuple(self._shown(what, request) for what, request in self._asked.items())
+            states = tuple(self._shown(what, request) for what, request in self._requests.items())
             age = self._poller.age if self._poller else 0.0
             return KubeletView(current, pods, states, (*problems, *self._pods.problems), age)
 
@@ -209,7 +209,7 @@ class KubeletState:
         while not self._stop.is_set():
             self._thread.beat()
             self.round()
-            self._asked_once.set()
+            self._complete.set()
             if self._notices is None:
                 self._stop.wait(ROUND_SECONDS)
                 continue
@@ -239,14 +239,14 @@ class KubeletState:
                 if self._cpus.value.policy != policy:
                     # Kubelet has restarted with another policy, and its configuration is another one.
                     self._policy_changed_at = self._monotonic()
-                    self._asked["kubelet"].due = float("-inf")
+                    self._requests["kubelet"].due = float("-inf")
             self.pods_changed()
         self._note(path, ())
 
     @property
     def _is_older_than_checkpoint(self) -> bool:
         """Tell if the CPU checkpoint names a policy since kubelet last answered with its configuration."""
-        confirmed = self._asked["kubelet"].confirmed_at
+        confirmed = self._requests["kubelet"].confirmed_at
         return bool(self._cpus.value.policy) and confirmed is not None and confirmed < self._policy_changed_at
 
     def _ask(self, what: str, request: _Request, http: KubeletHttp) -> None:

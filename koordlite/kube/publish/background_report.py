@@ -105,7 +105,7 @@ class BackgroundReport(BackgroundWriter):
     def __init__(self, api: Api, node_name: str, kind: ReportKind) -> None:
         named = f"the {kind.name} of this node"
         super().__init__(api, node_name, thread=kind.name, named=named, no_kind=kind.no_kind)
-        self._kind, self._wanted, self._asked = kind, None, float("-inf")
+        self._kind, self._target, self._written_at = kind, None, float("-inf")
 
     def write(self, target: Any, owner: objects.NodeObject | None) -> None:
         """Make the object, owned by the Node, so that it goes when the node goes; or change the one that is there.
@@ -136,7 +136,7 @@ class BackgroundReport(BackgroundWriter):
     def observe(self, snapshot: Snapshot, *, monotonic: float, wall: float, node: objects.NodeObject | None) -> None:
         """Write what this picture says if it is new, or was not confirmed for a while."""
         del wall  # The object says nothing of its time.
-        target, since = self._kind.wanted(snapshot), monotonic - self._asked
-        if since >= CONFIRM_SECONDS or (since >= AT_MOST_EVERY_SECONDS and target != self._wanted):
-            self._wanted, self._asked = target, monotonic
+        target, since = self._kind.wanted(snapshot), monotonic - self._written_at
+        if since >= CONFIRM_SECONDS or (since >= AT_MOST_EVERY_SECONDS and target != self._target):
+            self._target, self._written_at = target, monotonic
             self._send(lambda: self.write(target, node))

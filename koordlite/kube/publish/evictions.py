@@ -110,7 +110,10 @@ def evict(client: EvictionClient, pod: EvictPod) -> Outcome:
         body = eviction(pod.namespace, pod.name, {"preconditions": {"uid": pod.uid}})
         return client.send(body, timeout=TIMEOUT)
     except ApiError as error:
-        raise _refused(pod, error) from error
+        details = [cause.message for cause in error.causes if cause.message]
+        why = "; ".join([error.message, *details, *([_DO[error.status]] if error.status in _DO else ())])
+        name = f"pod/{pod.namespace}/{pod.name}"
+        raise EvictionRefused(name, why, retry_after_seconds=error.retry_after_seconds) from error
 
 
 class _Meta(msgspec.Struct):
@@ -121,16 +124,8 @@ class _Pod(msgspec.Struct):
     metadata: _Meta
 
 
-_DO = {
+_DO: dict[int, str] = {
     HTTPStatus.FORBIDDEN: "allow this identity to create pods/eviction",
     HTTPStatus.UNAUTHORIZED: "renew the credentials of this identity",
     HTTPStatus.NOT_FOUND: "this server does not serve pods/eviction, or the namespace is gone",
 }
-
-
-def _refused(pod: EvictPod, error: ApiError) -> EvictionRefused:
-    details = [cause.message for cause in error.causes if cause.message]
-    do = _DO.get(HTTPStatus(error.status), "") if error.status in _DO else ""
-    why = "; ".join([error.message, *details, *filter(None, [do])])
-    name = f"pod/{pod.namespace}/{pod.name}"
-    return EvictionRefused(name, why, retry_after_seconds=error.retry_after_seconds)

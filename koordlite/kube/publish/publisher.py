@@ -211,6 +211,15 @@ _PERMISSION = {
     "node": "allow this identity to patch nodes/status",
     "topology": "allow this identity to get, create and patch noderesourcetopologies.topology.node.k8s.io",
 }
+_FIELD = "see which field the server means; an admission webhook may have its own rules"
+_DO: dict[int, str] = {
+    HTTPStatus.UNAUTHORIZED: "renew the credentials of this identity",
+    HTTPStatus.NOT_FOUND: "see whether the node is registered under this name",
+    HTTPStatus.CONFLICT: "see who else writes this object all the time",
+    HTTPStatus.UNPROCESSABLE_ENTITY: _FIELD,
+    HTTPStatus.BAD_REQUEST: _FIELD,
+}
+"""What to do about an answer of this status."""
 
 
 def _problem(name: str, which: str, error: ApiError) -> Problem:
@@ -220,21 +229,6 @@ def _problem(name: str, which: str, error: ApiError) -> Problem:
     elif which == "node" and error.other_uid:
         do = "the Node was made again under this name, and the watch will show the new one"
     else:
-        do = _do(which, error.status)
+        do = {**_DO, HTTPStatus.FORBIDDEN: _PERMISSION[which]}.get(error.status, "check the API server")
     about = f"node/{name}" if which == "node" else f"noderesourcetopology/{name}"
     return Problem(about, "published fields", "", str(error), f"{do}; it is tried again")
-
-
-def _do(which: str, status: int) -> str:
-    match status:
-        case HTTPStatus.UNAUTHORIZED:
-            return "renew the credentials of this identity"
-        case HTTPStatus.FORBIDDEN:
-            return _PERMISSION[which]
-        case HTTPStatus.NOT_FOUND:
-            return "see whether the node is registered under this name"
-        case HTTPStatus.CONFLICT:
-            return "see who else writes this object all the time"
-        case HTTPStatus.UNPROCESSABLE_ENTITY | HTTPStatus.BAD_REQUEST:
-            return "see which field the server means; an admission webhook may have its own rules"
-    return "check the API server"

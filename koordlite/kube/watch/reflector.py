@@ -103,7 +103,7 @@ class Reflector(Generic[T]):
         self.store = Store(source.kind, source.shape) if store is None else store
         self._version, self._listed = "", False
         self._streams, self._broken_streams = streams, 0
-        self._asked_stream = self.is_listing = False
+        self._requested_stream = self.is_listing = False
         """`is_listing`: a list is coming as a stream."""
         # A first state may come from the server's cache: with the agents of a whole cluster starting, that matters.
         self._list_from = "0"
@@ -111,8 +111,8 @@ class Reflector(Generic[T]):
         self._path_index, self._unknown = 0, 0
         self._watch_started: float | None = None
         self._last_watch_at = float("-inf")
-        self._told = self._marked = False
-        self._bookmarks, self._ever_marked = True, False
+        self._had_event = self._bookmarked = False
+        self._bookmarks, self._ever_bookmarked = True, False
         self._expired = False
         """Whether the version was too old, and no watch has worked since."""
         self._denied = False
@@ -129,12 +129,12 @@ class Reflector(Generic[T]):
     def ask(self, now: float) -> Ask:
         """The next request."""
         self._requests += 1
-        self._asked_stream = False
+        self._requested_stream = False
         if not self._version:
             from_cache = (("resourceVersion", self._list_from),) if self._list_from else ()
             at, paged = max(now, self._pause_until), not self._list_from
             if self._streams and self._list_from in ("", "0"):
-                self._asked_stream = True
+                self._requested_stream = True
                 seconds = int(self._uniform(*WATCH_SECONDS))
                 query = (*self.source.query, *STREAM_QUERY, *from_cache, *self._watch_options(seconds))
                 return Ask("watch", at, self.path, query, False, seconds + SILENCE_SECONDS, streams=True)
@@ -163,7 +163,7 @@ class Reflector(Generic[T]):
         self.is_listing = not self._version
         if self.is_listing:
             self.store.begin()
-        self._told = self._marked = self._denied = False
+        self._had_event = self._bookmarked = self._denied = False
         self._error = ""
 
     def on_line(self, line: bytes, now: float) -> None:
@@ -191,9 +191,9 @@ class Reflector(Generic[T]):
             self.is_listing, self._broken_streams = False, 0
             self._has_list(version, now)
         if event.type == "BOOKMARK":
-            self._marked = self._ever_marked = True
+            self._bookmarked = self._ever_bookmarked = True
         self._version = version or self._version
-        self._told, self._expired, self._failures = True, False, 0
+        self._had_event, self._expired, self._failures = True, False, 0
 
     def on_end(self, now: float) -> None:
         """The watch ended in order."""
@@ -203,16 +203,16 @@ class Reflector(Generic[T]):
         lived = now - (self._watch_started if self._watch_started is not None else now)
         # Shortly before the end of each watch comes a bookmark, from a server that sends them. Silence to the end is
         # the answer to a version of the future: of a server that was restored from a backup.
-        silent = self._ever_marked and not self._told and lived >= LIVED_SECONDS
+        silent = self._ever_bookmarked and not self._had_event and lived >= LIVED_SECONDS
         self._close(now, vouched=not silent)
         if silent:
             self._list_from, self._version = self._version, ""
-        if self._told or lived >= LIVED_SECONDS:
+        if self._had_event or lived >= LIVED_SECONDS:
             self._failures, self._expired = 0, False
         else:
             self._fail(now, "the server ends watches at once")
         if lived >= VOUCH_SECONDS:
-            self._bookmarks = self._marked
+            self._bookmarks = self._bookmarked
 
     def on_error(self, error: ApiError | OSError, now: float) -> None:
         """A request failed, or a watch was refused or cut."""
@@ -222,7 +222,7 @@ class Reflector(Generic[T]):
             return
         self._close(now, vouched=False)
         self._denied = False
-        if not watching and self._asked_stream and isinstance(error, ApiError) and error.status in NO_STREAMS:
+        if not watching and self._requested_stream and isinstance(error, ApiError) and error.status in NO_STREAMS:
             # Whatever is wrong with it, the list says it better.
             self._streams, self._pause_until = False, now
         elif not isinstance(error, ApiError):

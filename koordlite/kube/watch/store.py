@@ -43,14 +43,14 @@ class Store(Generic[T]):
         self._objects: dict[str, T] = {}
         self._versions: dict[str, str] = {}
         self._problems: dict[str, Problem] = {}
-        self._shown: dict[str, T] | None = None
+        self._mapping: dict[str, T] | None = None
 
     @property
     def objects(self) -> Mapping[str, T]:
         """All objects; the mapping is never changed afterwards."""
-        if self._shown is None:
-            self._shown = dict(self._objects)
-        return self._shown
+        if self._mapping is None:
+            self._mapping = dict(self._objects)
+        return self._mapping
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -120,12 +120,12 @@ class Store(Generic[T]):
     def _keep(self, key: str, fresh: T) -> None:
         """Hold an object that could be read."""
         if self._objects.get(key) != fresh:
-            self._objects[key], self._shown = fresh, None
+            self._objects[key], self._mapping = fresh, None
 
     def _drop(self, key: str) -> None:
         """An object is gone."""
         if self._objects.pop(key, None) is not None:
-            self._shown = None
+            self._mapping = None
 
     def _meta(self, raw: msgspec.Raw | bytes) -> Meta | None:
         """Name and version, also of an object that is broken elsewhere; None, and a problem, without a name."""

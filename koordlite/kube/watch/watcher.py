@@ -33,7 +33,7 @@ class Watching(Generic[T]):
         self._api, self._reflector, self._monotonic = api, reflector, monotonic
         self._lock, self._stop, self._listed = threading.Lock(), threading.Event(), threading.Event()
         self._stream: Stream | None = None
-        self._said, self._said_at, self._unreachable = "", 0.0, False
+        self._logged, self._logged_at, self._unreachable = "", 0.0, False
         self._thread = Worker(f"watch-{reflector.source.name}", self._run)
 
     def start(self) -> None:
@@ -117,10 +117,10 @@ class Watching(Generic[T]):
         self._api.outage.answered()
         if not failed:
             LOG.info("watch of %s: the list is read again: %s", self._reflector.source.name, error)
-        elif str(error) != self._said and (not self._said or now - self._said_at >= LINE_SECONDS):
+        elif str(error) != self._logged and (not self._logged or now - self._logged_at >= LINE_SECONDS):
             LOG.warning("watch of %s: %s", self._reflector.source.name, error)
-            self._said_at = now
-        self._said = str(error)
+            self._logged_at = now
+        self._logged = str(error)
         return failed
 
     def _list(self, ask: Ask) -> None:
@@ -128,7 +128,7 @@ class Watching(Generic[T]):
         self._api.outage.answered()
         with self._lock:
             self._reflector.on_list(page.resource_version, page.items, self._monotonic())
-        self._said = ""
+        self._logged = ""
 
     def _watch(self, ask: Ask) -> None:
         timeout = (CONNECT_SECONDS, SILENCE_SECONDS if ask.streams else ask.silence_seconds)
@@ -143,7 +143,7 @@ class Watching(Generic[T]):
                     self._thread.beat(ask.silence_seconds + WORK_SECONDS)
                     if listing and not self._reflector.is_listing:
                         # From here on it is a watch like others.
-                        listing, self._said = False, ""
+                        listing, self._logged = False, ""
                         self._listed.set()
                         if not lines.extend(ask.silence_seconds):
                             break

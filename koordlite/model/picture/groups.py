@@ -66,7 +66,7 @@ class MemoryPlace(msgspec.Struct, frozen=True):
     """Bytes in use by NUMA node."""
 
 
-class MemoryHeld(msgspec.Struct, frozen=True):
+class MemoryCharge(msgspec.Struct, frozen=True):
     """Memory charged to a group and to those below it, in bytes."""
 
     total: int
@@ -88,7 +88,7 @@ class Process(msgspec.Struct, frozen=True):
     oom_score_adj: int
 
 
-class Found(msgspec.Struct, frozen=True):
+class Original(msgspec.Struct, frozen=True):
     """Value of a cgroup file before our first write, and which strategy wrote it."""
 
     value: CPUSet | int
@@ -99,7 +99,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of the same names in `Snapshot` say what each is; `last_sync` is in `Snapshot.published`."""
 
     ours: frozenset[Place] = frozenset()
-    found: Mapping[Place, Found] = msgspec.field(default_factory=dict)
+    found: Mapping[Place, Original] = msgspec.field(default_factory=dict)
     last_sync: Mapping[Place, float] = msgspec.field(default_factory=dict)
     remembered: Mapping[str, Memory] = msgspec.field(default_factory=dict)
     refused_writes: Mapping[Place, str] = msgspec.field(default_factory=dict)

@@ -37,7 +37,7 @@ def parse(text: str) -> Shares:
     )
 
 
-def parsed(text: str) -> Shares | None:
+def parse_or_none(text: str) -> Shares | None:
     """`parse`, or None for an annotation that cannot be read."""
     try:
         return parse(text)
@@ -49,7 +49,7 @@ def class_of(pod: Pod) -> QoSClass | None:
     """The class whose group a pod's threads belong to; None for SYSTEM, and for a pod whose annotation asks for
     nothing: it stays in the root group, which is not limited."""
     text = pod.annotations.get(keys.POD_RESCTRL)
-    if text is not None and parsed(text) == Shares():
+    if text is not None and parse_or_none(text) == Shares():
         return None
     return group_class(pod.qos_class)
 

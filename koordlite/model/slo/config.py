@@ -130,7 +130,7 @@ class Reading:
         self.problems: list[Problem] = []
         self.origins: dict[str, str] = {}
         self.good: dict[str, GoodDocument] = {}
-        self.kept: dict[str, str] = {}
+        self.retained: dict[str, str] = {}
 
     def layers(self, section: Section) -> list[Layer]:
         """Cluster and matching group of one key, from its last good document if the present one cannot be used."""
@@ -145,7 +145,7 @@ class Reading:
             same = good is not None and good.text == text
             self.good[section.key] = good if good and same else msgspec.structs.replace(self.now, text=text)
             return found
-        self.kept[section.key] = meanwhile
+        self.retained[section.key] = meanwhile
         if good is None:
             return []
         self.good[section.key] = good
@@ -422,7 +422,7 @@ def effective(
         origins=reading.origins,
         # Without a ConfigMap nothing is known about any key: what was good of one that comes later is still good.
         good=reading.last_good if data is None else reading.good,
-        kept=reading.kept,
+        kept=reading.retained,
         problems=(*_unknown_keys(reading), *reading.problems, *of_node),
     )
 

@@ -10,7 +10,7 @@ from koordlite.model import keys
 from koordlite.model.cgroup_fields import weight_of_shares
 from koordlite.model.errors import InputError
 from koordlite.model.picture import node_notes
-from koordlite.model.picture.groups import Cgroup, MemoryHeld, PodGroups
+from koordlite.model.picture.groups import Cgroup, MemoryCharge, PodGroups
 from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.slo import config as slo_config
 from koordlite.model.slo.settings import SLO, Threshold
@@ -44,7 +44,7 @@ def values(given: Any, expect: Any) -> tuple[Any, Any]:
         pods=(pod,),
         places={pod.uid: PodGroups(POD, groups)},
         cgroups=dict.fromkeys((POD, *groups.values()), _NOTHING_LIKE_IT),
-        memory_held={group: MemoryHeld(0, 0) for group in (POD, *groups.values())},
+        memory_held={group: MemoryCharge(0, 0) for group in (POD, *groups.values())},
         notes=NodeNotes(cpu_normalization=given.get("cpuNormalizationRatio")),
         page_bytes=1,
     )

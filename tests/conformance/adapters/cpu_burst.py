@@ -9,7 +9,7 @@ import msgspec
 from koordlite import changes
 from koordlite.formulas.cpu import burst
 from koordlite.model.cpuset import EMPTY
-from koordlite.model.picture.groups import Cgroup, Found, PodGroups
+from koordlite.model.picture.groups import Cgroup, Original, PodGroups
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
@@ -153,7 +153,7 @@ def _snapshot(
     bases = {group: burst.base_quota(limit_milli=_limit(c)) for group, c in groups.items()}
     bases |= {p.uid: burst.pod_quota([bases[f"{p.uid}/{c.name}"] for c in p.containers]) for p in pods}
     found = {
-        changes.parse(f"{group}/cpu.quota"): Found(bases.get(group, quota), cpu_burst.NAME)
+        changes.parse(f"{group}/cpu.quota"): Original(bases.get(group, quota), cpu_burst.NAME)
         for group, quota in present.items()
     }
     window = Usage(

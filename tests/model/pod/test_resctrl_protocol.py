@@ -61,7 +61,7 @@ def test_an_annotation_is_shares_of_all_caches_and_of_single_ones() -> None:
 def test_what_an_annotation_gets_wrong_is_named(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         protocol.parse(text)
-    assert protocol.parsed(text) is None
+    assert protocol.parse_or_none(text) is None
 
 
 @pytest.mark.parametrize(

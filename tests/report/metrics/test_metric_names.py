@@ -19,7 +19,7 @@ from koordlite import changes
 from koordlite.changes.core_cookie import CoreCookieChange
 from koordlite.kube.client.answers import ApiError, RequestTimes
 from koordlite.model.decision import Decision
-from koordlite.model.picture.groups import CoreSched, Found, Process, TaskCookie
+from koordlite.model.picture.groups import CoreSched, Original, Process, TaskCookie
 from koordlite.model.picture.usage import HardwareCounts, NumaUse, Prediction, Pressure, Stall, Use
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.slo.settings import HostApplication
@@ -174,7 +174,7 @@ def _with_all_that_happens(tick: Tick) -> Tick:
         oom_scores={group: (Process(7, 100, 900), Process(9, 101, 900))},
         pressure={name: {"cpu": Pressure(stall, stall), "memory": Pressure(stall, None)} for name in waiting},
         core_sched=CoreSched("", {group: (TaskCookie(7, 0xC0), TaskCookie(9, 0))}),
-        found={**seen.found, COOKIE: Found(0xC0, "coreSched")},
+        found={**seen.found, COOKIE: Original(0xC0, "coreSched")},
         hardware_counts={group: HardwareCounts(cycles=3_000, instructions=2_000)},
         numa_use={0: NumaUse(node=Use(1500, 1 << 30), system_memory=1 << 20)},
     )
