@@ -130,9 +130,8 @@ class Pauses:
                 acknowledge(self._folder, self._command)
                 self._unacknowledged = False
             except OSError:
-                self._unacknowledged = (
-                    True  # Without room on the disk `koordlite pause` says that nobody has confirmed it.
-                )
+                # Without room on the disk `koordlite pause` says that nobody has confirmed it.
+                self._unacknowledged = True
         try:
             if annotations is not None:
                 text = annotations.get(PAUSE_ANNOTATION)

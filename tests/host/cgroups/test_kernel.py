@@ -130,6 +130,7 @@ def test_another_thread_reads_the_same_groups_and_keeps_no_descriptor_of_ours(fi
     host.cgroups.write(top, "cpu.quota", 50_000)
     theirs = host.for_another_thread()
     assert theirs.cgroups.quota_us(top) == 50_000
-    assert not files._descriptors  # RealFiles is for one thread: what it keeps open is closed and used again by that one.
+    # RealFiles is for one thread: what it keeps open is closed and used again by that one.
+    assert not files._descriptors
     assert host.cgroups.quota_us(top) == 50_000
     assert files._descriptors
