@@ -18,12 +18,13 @@ SET_UP := command -v $(PYTHON) >/dev/null || { \
 # Tests start some hundred processes, each of which would compile the packages.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all test-long lint lint-types lint-style lint-imports fuzz perf man site pictures chart krew wheel sbom image clean colocation
+.PHONY: run test test-all test-long lint lint-types lint-style lint-imports test-modules fuzz perf man site pictures chart krew wheel sbom image clean colocation
 
 run: $(READY)
 	@OPEN=$(OPEN) scripts/tour $(BIN) $(OUT) $(SECONDS_SIMULATED) $(SPEED)
 
-test: $(READY) lint
+test: $(READY)
+	@$(MAKE) --no-print-directory --jobs --output-sync=target lint-types lint-style lint-imports test-modules
 	$(PYTEST) $(PYTEST_ARGS)
 
 test-all: $(READY) lint
@@ -36,6 +37,10 @@ test-long: $(READY)
 # mypy takes one processor for most of the time: the others go on beside it.
 lint: $(READY)
 	@$(MAKE) --no-print-directory --jobs --output-sync=target lint-types lint-style lint-imports
+
+# Compiled once, beside mypy: else each worker does it. What cannot be collected is said by the run itself.
+test-modules:
+	@$(BIN)/pytest --collect-only -q >/dev/null 2>&1 || true
 
 lint-types:
 	$(BIN)/mypy

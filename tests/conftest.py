@@ -8,10 +8,12 @@ thought of.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import gc
 import logging
 import os
+import pathlib
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -44,8 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long tests out, and begin with those that one worker runs one after the other, and then with those that
-    have a time limit of their own: started last, they would let the other workers wait."""
+    """Leave the long tests out, and begin with those that one worker runs one after the other, of these with those that
+    others wait for, and then with those that have a time limit of their own: started last, they would let the other
+    workers wait."""
     if not slices.WHOLE:
         left_out = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
@@ -53,7 +56,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if not item.get_closest_marker("hypothesis"):
             item.add_marker(pytest.mark.flaky(reruns=TRIES - 1))
-    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("kernel", "timeout")])
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("alone", "kernel", "timeout")])
+    # The other workers begin with a few quick ones, so that those that want to be alone need not wait for a slow one.
+    after_kernel = sum(item.get_closest_marker("kernel") is not None for item in items)
+    items[after_kernel:after_kernel] = [items.pop() for _ in items[after_kernel:][:12]]
 
 
 def pytest_collection_finish() -> None:
@@ -64,19 +70,54 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 50, 100)
 
 
-@pytest.fixture(autouse=True)
-def _room(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A test with the marker `alone` waits until the other workers have ended theirs, and they wait for it."""
-    beside = fcntl.LOCK_EX if request.node.get_closest_marker("alone") else fcntl.LOCK_SH
+class Room:
+    """Where tests run: those with the marker `alone` without any other, in whatever worker."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._door, self._inside = (folder / "door").open("w"), (folder / "room").open("w")
+        self._is_locked = False
+
+    def enter(self, *, alone: bool) -> None:
+        """Wait until the tests inside allow it. Who waits to be alone holds the door: else the others could go on
+        taking turns for ever."""
+        if self._is_locked:
+            return
+        for lock in (self._door, self._inside):
+            fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        self._is_locked = alone
+        if not alone:
+            fcntl.flock(self._door, fcntl.LOCK_UN)
+
+    def leave(self) -> None:
+        """Let others in."""
+        for lock in (self._inside, self._door):
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        self._is_locked = False
+
+    def close(self) -> None:
+        """Let others in for good."""
+        self._inside.close()
+        self._door.close()
+
+
+@pytest.fixture(scope="session")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
     base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    with (shared / "door").open("w") as door, (shared / "room").open("w") as room:
-        # Who waits to be alone holds the door: else the others could go on taking turns for ever.
-        fcntl.flock(door, beside)
-        fcntl.flock(room, beside)
-        if beside == fcntl.LOCK_SH:
-            fcntl.flock(door, fcntl.LOCK_UN)
-        yield
+    with contextlib.closing(Room(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)) as shared:
+        yield shared
+
+
+@pytest.fixture(autouse=True)
+def _alone(request: pytest.FixtureRequest, room: Room) -> Iterator[None]:
+    """A test with the marker `alone` waits until the other workers have ended theirs; they wait for it, and for others
+    of the kind that follow it."""
+    is_alone = request.node.get_closest_marker("alone") is not None
+    room.enter(alone=is_alone)
+    yield
+    items = request.session.items
+    following = items[items.index(request.node) + 1 :][:1] if is_alone else []
+    if not any(item.get_closest_marker("alone") for item in following):
+        room.leave()
 
 
 @pytest.fixture(autouse=True)

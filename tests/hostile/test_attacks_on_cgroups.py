@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slices
 from realnode.manifests import NODE, Manifests, threshold
 from realnode.pods import Pod
 from realnode.tree import Tree
@@ -149,13 +150,13 @@ def huge_numbers(node: RealNode) -> None:
 
 
 def nested(node: RealNode) -> None:
-    """Groups in groups, as a container with a writable cgroup can make them."""
+    """Groups in groups, as a container with a writable cgroup can make them; in a long run more than Python nests."""
     pod = Pod("evil", "BestEffort", "BE")
     evil(node, pod)
     for point in set(node.tree.points.values()):
         here = os.open(point / node.tree.container(pod, "main"), os.O_RDONLY)
         try:
-            for _ in range(1200):
+            for _ in range(slices.amount(1200, 200)):
                 os.mkdir("a", dir_fd=here)
                 below = os.open("a", os.O_RDONLY, dir_fd=here)
                 os.close(here)
@@ -219,6 +220,7 @@ ATTACKS: list[Callable[[RealNode], None]] = [
 ]
 
 
+@pytest.mark.sliced
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
 def test_after_the_attack_all_others_are_served_and_every_byte_comes_back(
     node: RealNode, attack: Callable[[RealNode], None]

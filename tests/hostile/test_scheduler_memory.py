@@ -18,6 +18,7 @@ from typing import Any
 
 import cyaml
 import pytest
+import slices
 from apibench import CRD, until
 from apiserver import ApiServer
 from control_plane import free_port
@@ -28,7 +29,7 @@ from koordlite.model.quantity import Quantity
 from tests.scheduler.builders import pod
 
 MANIFEST = pathlib.Path(__file__).parents[2] / "manifests/components/scheduler-service/deployment.yaml"
-IDLE, BODIES, BODY_BYTES = 200, 120, 10 << 20
+IDLE, BODIES, BODY_BYTES = 200, slices.amount(120, 60), 10 << 20
 BODY = json.dumps({"Pod": pod("p"), "Nodes": None, "NodeNames": ["a"]}).encode()
 
 
@@ -111,6 +112,7 @@ def deployed(tmp_path: pathlib.Path) -> Iterator[Deployed]:
             made.stop()
 
 
+@pytest.mark.sliced
 def test_large_bodies_and_idle_connections_take_no_more_memory_than_the_manifest_gives(deployed: Deployed) -> None:
     before, large = deployed.peak_bytes(), bytes(BODY_BYTES)
     with contextlib.ExitStack() as stack, concurrent.futures.ThreadPoolExecutor(40) as clients:

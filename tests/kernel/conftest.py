@@ -16,6 +16,21 @@ from realnode.quick import Quick
 from realnode.tree import Tree
 
 HERE = pathlib.Path(__file__).parent
+IDLE = frozenset(
+    f"test_{name}"
+    for name in (
+        "bad_input_live",
+        "closed_machine",
+        "crane",
+        "irqs",
+        "narrow_parent",
+        "new_containers",
+        "qos_files_here",
+        "restore",
+        "static_policy",
+    )
+)
+"""Modules that load the CPUs little, or for moments."""
 
 
 def _missing() -> str:
@@ -39,7 +54,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     why = _missing() if ours else ""
     for item in ours:
         item.add_marker(pytest.mark.kernel)
-        item.add_marker(pytest.mark.xdist_group("kernel"))  # Two CPUs are not enough for two of these at once.
+        # Two CPUs are not enough for two at once of those that load them.
+        item.add_marker(pytest.mark.xdist_group("idle kernel" if item.path.stem in IDLE else "kernel"))
         if why:
             item.add_marker(pytest.mark.skip(reason=why))
 

@@ -27,6 +27,7 @@ def test_best_effort_is_released_to_what_the_top_group_has(rig: Rig) -> None:
     rig.populate(BATCH, SERVICE, threshold=threshold("cpuset"))
     narrow(rig.tree, last)
     agent = rig.enforce()
+    until(lambda: any((rig.folder / "published").glob("*")), "the agent has judged once")
     for_a_while(lambda: sets(rig.tree) == {frozenset({int(last)})}, "every set stays within the top group's", seconds=1)
     rig.manifests.config(threshold=threshold("cpuset", enable=False))
     until(lambda: sets(rig.tree) == {frozenset({int(last)})}, "what is released is what the top group has")
