@@ -68,8 +68,7 @@ def test_a_run_publishes_what_it_decided_and_tells_what_it_could_not_read(tmp_pa
         assert any("resource-threshold-config" in json.dumps(event) for event in events)
         assert bench.asked("patch", "nodes/status") <= 3
         requests = list(bench.server.requests)
-        # Lists come as streams of the watches. Who writes the Node's fields is no part of what is watched.
-        assert [a.resource for a in requests if a.verb == "list"] == ["nodes"]
+        assert not [a.resource for a in requests if a.verb == "list"], "lists come as streams of the watches"
         watched = sorted({a.resource for a in requests if a.verb == "watch"})
         assert watched == ["configmaps", "noderesourcetopologies", "nodes", "pods"]
 
