@@ -64,7 +64,7 @@ class PodSelector:
     """Which pods; null: the entry says nothing. Where no entry has a selector, all pods may leave."""
 
 
-def selected(selectors: Iterable[PodSelector], labels: Mapping[str, str]) -> bool:
+def is_selected(selectors: Iterable[PodSelector], labels: Mapping[str, str]) -> bool:
     """Tell whether a selector chooses a pod with these labels; without any selector every pod is chosen.
 
     Source: Koordinator `podSelectors`.
@@ -123,4 +123,4 @@ class MovingPods:
 
     def may_leave(self, pod: PodView) -> bool:
         """Tell whether the pod is chosen by selectors and namespaces."""
-        return self.evictable_namespaces.chosen(pod.pod.namespace) and selected(self.pod_selectors, pod.pod.labels)
+        return self.evictable_namespaces.chosen(pod.pod.namespace) and is_selected(self.pod_selectors, pod.pod.labels)

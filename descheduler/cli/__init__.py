@@ -138,7 +138,7 @@ def _print_text(plan: EvictionPlan, args: argparse.Namespace) -> None:
 
     def pieces(*, answer_last: bool) -> Iterator[str]:
         lines = text.pieces(selected, limit=limit, left_out=left_out, answer_last=answer_last)
-        return map(text.painted, lines) if colors else lines
+        return map(text.paint, lines) if colors else lines
 
     with text.at_width(_columns()):
         if args.brief:
@@ -151,7 +151,7 @@ def _print_text(plan: EvictionPlan, args: argparse.Namespace) -> None:
             return
         commandline.print_paged(pager, pieces(answer_last=False))  # Of a pager the first page is seen first,
         last = "".join(f"{line}\n" for line in text.answers(selected, left_out))  # and what stays is below it.
-        commandline.print_long(map(text.painted, last.splitlines(keepends=True)) if colors else (last,), colors=colors)
+        commandline.print_long(map(text.paint, last.splitlines(keepends=True)) if colors else (last,), colors=colors)
 
 
 def _columns() -> int:

@@ -69,7 +69,7 @@ class PictureSource:
         if "" in (args.snapshot or ()):
             do = "name files or folders of manifests, or - for standard input"
             raise InputError(Problem("command line", "--snapshot", "", "this names nothing", do))
-        self._paths, self._now = args.snapshot, _moment(args.now)
+        self._paths, self._now = args.snapshot, _time_text(args.now)
         self.api: Api | None = None
         """The cluster; None when there are only files."""
         if not args.snapshot:
@@ -92,11 +92,11 @@ class PictureSource:
         if self._pictures is None or not self._repeated:
             self._pictures = assemble.Pictures()
         view = self._pictures.view(objects, *self._time())
-        if not gather.wanted(setup):
+        if not gather.required_sources(setup):
             return view
         if self._gatherer is None:
             self._gatherer = gather.of_policy(getattr(document, "metrics_providers", ()), self.api)
-        return self._gatherer.measured(view, setup)
+        return self._gatherer.measure(view, setup)
 
     def _time(self) -> tuple[str, str]:
         """The time of the picture and whose it is; empty: that of the newest object.
@@ -187,7 +187,7 @@ def notices(problems: Iterable[Problem]) -> None:
         print(printable.lines(f"descheduler: note: {notice}"), file=sys.stderr)
 
 
-def _moment(text: str) -> str:
+def _time_text(text: str) -> str:
     from koordlite.model import times
 
     try:

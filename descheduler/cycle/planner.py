@@ -43,7 +43,7 @@ from descheduler.framework import (
     judgeable,
 )
 from descheduler.history import past_evictions
-from descheduler.history.past_evictions import Requests, counted
+from descheduler.history.past_evictions import Requests, places
 from descheduler.picture.node_index import take_over
 from descheduler.plan import EvictionPlan, Outcome, PluginAnswer, PodAnswer, Profile, Setup, Sightings
 from koordlite.model import isolation
@@ -137,7 +137,7 @@ class _Draft:
         self._setup = setup
         self._past = past
         self._remembered: dict[tuple[str, str], object] = {}
-        self._budget = Budget(setup.limits, view, counted(past.background.values()))
+        self._budget = Budget(setup.limits, view, places(past.background.values()))
         self._fit = kept.of(view)
         now = view.now
         self._pacer = Pacer(setup.pacing, past.history, now)

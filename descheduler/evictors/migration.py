@@ -49,8 +49,8 @@ class Pace(msgspec.Struct):
     """The pace of requests for evictions. A restart forgets it, which lets `burst` pods go sooner."""
 
     rate: Rate
-    asked: list[float] = msgspec.field(default_factory=list)
-    refused: dict[str, tuple[int, float]] = msgspec.field(default_factory=dict)
+    requests: list[float] = msgspec.field(default_factory=list)
+    refusals: dict[str, tuple[int, float]] = msgspec.field(default_factory=dict)
     """How often in a row the server refused a job's eviction, and until when it is not asked again, by uid."""
     rests: dict[str, tuple[str, float]] = msgspec.field(default_factory=dict)
     """Resource version after the last step, and the time of the next one, of jobs that wait for something, by uid."""
@@ -62,8 +62,8 @@ class Pace(msgspec.Struct):
 
     def turn_seconds(self, job: MigrationJob, now: float) -> float:
         """Seconds that the job has to wait for its eviction; 0 when it need not."""
-        _, until = self.refused.get(job.metadata.uid, (0, now))
-        missing = 1 - self.rate.left(self.asked, now)
+        _, until = self.refusals.get(job.metadata.uid, (0, now))
+        missing = 1 - self.rate.tokens(self.requests, now)
         return max(until - now, missing / self.rate.tokens_per_second, 0.0)
 
     def rest(self, job: MigrationJob, seconds: float, now: float) -> None:
@@ -77,13 +77,13 @@ class Pace(msgspec.Struct):
 
     def take(self, now: float) -> None:
         """An eviction is asked for."""
-        self.asked = [*self.asked[-_KEPT_MOMENTS:], now]
+        self.requests = [*self.requests[-_KEPT_MOMENTS:], now]
 
     def refuse(self, job: MigrationJob, asked_seconds: float | None, now: float) -> None:
         """The server refused: each further refusal makes the wait longer."""
-        times_refused = self.refused.get(job.metadata.uid, (0, now))[0] + 1
+        times_refused = self.refusals.get(job.metadata.uid, (0, now))[0] + 1
         pause = backoff.pause(times_refused, backoff.uniform, retry_after=asked_seconds)
-        self.refused[job.metadata.uid] = (times_refused, now + pause)
+        self.refusals[job.metadata.uid] = (times_refused, now + pause)
 
 
 class Round:
@@ -103,7 +103,7 @@ class Round:
         self._drop_claims = drop_claims
         self._cluster, self._args, self._pace, self._find, self._now = cluster, args, pace, find, now
         self._jobs: dict[str, MigrationJob] = {}
-        self._exchanged: dict[str, str] = {}
+        self._exchanges: dict[str, str] = {}
         self._pods: dict[str, PodView] = {}
         self._traffic = Traffic()
         # What guards of single pods read beside the pod: the priority that a name stands for.
@@ -117,19 +117,19 @@ class Round:
     def run(self, jobs: Iterable[MigrationJob]) -> list[Progress]:
         """Everything that can be done now."""
         self._jobs = {job.name: job for job in jobs}
-        events = [*self._safely(self._swept(), "")]
+        events = [*self._safely(self._sweep(), "")]
         reservations = self._cluster.reservations()
-        self._exchanged = reconcile.exchanged(
+        self._exchanges = reconcile.exchanges(
             self._jobs.values(), reservations, lambda job: not reconcile.same_pod(job, self._cluster.pod(job.pod))
         )
         for job in list(self._jobs.values()):
-            events += self._safely(self._released(job, reservations), job.name)
-        events += self._safely(self._arbitrated(), "")
+            events += self._safely(self._release(job, reservations), job.name)
+        events += self._safely(self._arbitrate(), "")
         for job in list(self._jobs.values()):
             if job.finished or (job.pending and not job.passed and self._args.arbitration_args.enabled):
                 continue
-            if job.name in self._exchanged or not self._pace.resting(job, self._now):
-                events += self._safely(self._advanced(job, reservations), job.name)
+            if job.name in self._exchanges or not self._pace.resting(job, self._now):
+                events += self._safely(self._advance(job, reservations), job.name)
         waiting = {job.metadata.uid for job in self._jobs.values() if not job.finished}
         self._pace.rests = {uid: pause for uid, pause in self._pace.rests.items() if uid in waiting}
         return events
@@ -144,35 +144,35 @@ class Round:
         except ApiUnreachable as error:
             yield Progress(job, "", "Failed", str(error))
 
-    def _swept(self) -> Iterator[Progress]:
-        for job in [one for one in self._jobs.values() if objects.outlived(one, self._now)]:
-            yield from self._safely(self._removed(job), job.name)
+    def _sweep(self) -> Iterator[Progress]:
+        for job in [one for one in self._jobs.values() if objects.is_outlived(one, self._now)]:
+            yield from self._safely(self._remove(job), job.name)
 
-    def _removed(self, job: MigrationJob) -> Iterator[Progress]:
+    def _remove(self, job: MigrationJob) -> Iterator[Progress]:
         if job.reservation:
             self._cluster.delete_reservation(job.reservation)
         self._cluster.delete_job(job)
         del self._jobs[job.name]
         yield Progress(job.name, job.pod.key, "Removed", "its time to be kept is over")
 
-    def _released(self, job: MigrationJob, reservations: Mapping[str, Reservation]) -> Iterator[Progress]:
+    def _release(self, job: MigrationJob, reservations: Mapping[str, Reservation]) -> Iterator[Progress]:
         """A job that failed keeps no place, and one that ended by another's place does not keep that of its own."""
         if not job.finished or not job.reservation:
             return
         own = {job.reservation} if job.status.phase == objects.FAILED else set()
         names = ({job.first_reservation} - {job.reservation}) | own
-        for name in sorted(names - self._counted_on()):
+        for name in sorted(names - self._reservations_in_use()):
             place = reservations.get(name)
             if place is not None and place.bound is None:
                 self._cluster.delete_reservation(name)
                 yield Progress(job.name, job.pod.key, "ReservationReleased", f"{name} is not needed any more")
 
-    def _counted_on(self) -> set[str]:
+    def _reservations_in_use(self) -> set[str]:
         """Reservations of jobs that have not ended, after all exchanges."""
         jobs = (job for job in self._jobs.values() if not job.finished)
-        return {self._exchanged.get(job.name) or job.reservation for job in jobs}
+        return {self._exchanges.get(job.name) or job.reservation for job in jobs}
 
-    def _arbitrated(self) -> Iterator[Progress]:
+    def _arbitrate(self) -> Iterator[Progress]:
         """Let waiting jobs through, in their order, as long as the limits allow it."""
         waiting = [job for job in self._jobs.values() if job.pending and not job.passed and not job.spec.paused]
         if not waiting or not self._args.arbitration_args.enabled:
@@ -185,8 +185,8 @@ class Round:
             Waiting(job, self._pods.get(job.pod.uid) if job.pod.uid else by_key.get(job.pod.key)) for job in waiting
         ]
         begun = filters.count_begun(open_, self._pods)
-        for entry in filters.ordered(by_job, begun):
-            yield from self._safely(self._ruled(entry), entry.job.name)
+        for entry in filters.sort_waiting(by_job, begun):
+            yield from self._safely(self._rule(entry), entry.job.name)
 
     def _pods_of(self, jobs: list[MigrationJob]) -> Iterator[PodView]:
         """The pods of these jobs: one by one, or the whole namespace at once where many are asked for."""
@@ -199,7 +199,7 @@ class Round:
                 if reconcile.same_pod(named[pod.metadata.name], pod):
                     yield objects.pod_view(pod)
 
-    def _ruled(self, entry: Waiting) -> Iterator[Progress]:
+    def _rule(self, entry: Waiting) -> Iterator[Progress]:
         job, pod = entry.job, entry.pod
         if reconcile.timed_out(job, self._now):
             yield from self._write(job, reconcile.step(job, ClusterState(now=self._now)).job)
@@ -220,11 +220,11 @@ class Round:
         self._traffic.add(job, pod)
         yield Progress(job.name, job.pod.key, "PassedArbitration", "its turn has come")
 
-    def _advanced(self, job: MigrationJob, reservations: Mapping[str, Reservation]) -> Iterator[Progress]:
+    def _advance(self, job: MigrationJob, reservations: Mapping[str, Reservation]) -> Iterator[Progress]:
         """One step with a job."""
         before = job
-        if job.name in self._exchanged:
-            job = objects.with_reservation(job, self._exchanged[job.name])
+        if job.name in self._exchanges:
+            job = objects.with_reservation(job, self._exchanges[job.name])
             yield Progress(job.name, job.pod.key, "ReservationExchanged", f"it counts on {job.reservation} now")
         state = self._state(job, reservations)
         step = reconcile.step(job, state)
@@ -234,8 +234,8 @@ class Round:
         # Its pod and its place are looked at every few seconds, also where its turn is minutes away.
         self._pace.rest(self._jobs[job.name], min(step.again_seconds, reconcile.AGAIN_SECONDS), self._now)
         if step.evict:
-            yield from self._evicted(step, state)
-        if step.remove and step.remove not in self._counted_on():
+            yield from self._evict(step, state)
+        if step.remove and step.remove not in self._reservations_in_use():
             self._cluster.delete_reservation(step.remove)
 
     def _state(self, job: MigrationJob, reservations: Mapping[str, Reservation]) -> ClusterState:
@@ -253,7 +253,7 @@ class Round:
             reservation=place,
             bound_pod=self._cluster.pod(bound) if bound is not None else None,
             others=self._standing_of_makers(job) if job.room_on else self._standing_of_others(job, reservations),
-            limited=self._limited(job, pod),
+            limited=self._limit(job, pod),
             turn_seconds=self._pace.turn_seconds(job, self._now),
             default_mode=self._args.default_job_mode or "ReservationFirst",
             drop_claims=self._drop_claims,
@@ -302,7 +302,7 @@ class Round:
         )
         return "" if all(have_places) else "wait"
 
-    def _limited(self, job: MigrationJob, pod: wire.PodObject | None) -> str:
+    def _limit(self, job: MigrationJob, pod: wire.PodObject | None) -> str:
         if pod is None or job.room_on or objects.condition(job, "Eviction") is not None:
             return ""
         view = objects.pod_view(pod)
@@ -315,7 +315,7 @@ class Round:
         status = after.status
         yield Progress(after.name, after.pod.key, status.reason or status.status or status.phase, status.message)
 
-    def _evicted(self, step: Step, state: ClusterState) -> Iterator[Progress]:
+    def _evict(self, step: Step, state: ClusterState) -> Iterator[Progress]:
         """Ask for the eviction. What the server refuses is noted on the job; without an answer nobody knows."""
         job, pod = self._jobs[step.job.name], state.pod
         assert pod is not None, "a step that evicts has seen the pod"
@@ -417,7 +417,7 @@ class _Desk(msgspec.Struct):
             if outcome.together and outcome.together not in deferred:
                 several = [one for one in outcomes if one.together == outcome.together]
                 scratch = Traffic.of(self.jobs, (pods[job.pod.uid] for job in self.jobs if job.pod.uid in pods))
-                deferred[outcome.together] = self._deferred(several, scratch) or self._keep_room(outcome, scratch)
+                deferred[outcome.together] = self._deferral(several, scratch) or self._keep_room(outcome, scratch)
             if deferred.get(outcome.together):
                 text = deferred[outcome.together]
                 yield Attempt(outcome.pod.key, "Deferred", self._job(outcome), uid=outcome.pod.uid, text=text)
@@ -429,7 +429,7 @@ class _Desk(msgspec.Struct):
                 traffic.add(self.jobs[-1], outcome.pod)
             yield attempt
 
-    def _deferred(self, outcomes: list[Outcome], traffic: Traffic) -> str:
+    def _deferral(self, outcomes: list[Outcome], traffic: Traffic) -> str:
         """Why one of the pods that go together has to wait, and so all of them; empty when none has."""
         for outcome in outcomes:
             try:

@@ -6,7 +6,7 @@ one before, and after the last round the owner is left alone until nothing was f
 were there all along are no successors, however many of them there are.
 
 What a cycle is about to do is kept before it is done (`intents`), so that a process that ends in the middle forgets
-nothing: the next one asks the picture which of the pods went (`resumed`).
+nothing: the next one asks the picture which of the pods went (`resume`).
 
 Pure: the history is a value that goes into a cycle and comes out of it; `configmap` keeps it on the cluster.
 """
@@ -70,7 +70,7 @@ def follow(before: Requests, view: View, now: float) -> tuple[Requests, tuple[En
     Pods that say they are being moved are taken in whoever asked, so that a restart forgets nothing that was taken up.
     """
     present = {pod.uid: pod for pod in view.everything()}
-    ended = [over for request in before.values() if (over := _ended(request, present.get(request.uid), now))]
+    ended = [over for request in before.values() if (over := _end(request, present.get(request.uid), now))]
     done = {one.request.uid for one in ended}
     going: dict[str, Request] = {}
     for uid, request in before.items():
@@ -79,23 +79,23 @@ def follow(before: Requests, view: View, now: float) -> tuple[Requests, tuple[En
             going[uid] = msgspec.structs.replace(request, confirmed=confirmed)
     for pod in present.values():
         if pod.uid not in before and IN_PROGRESS in pod.pod.annotations and pod.pod.active:
-            going[pod.uid] = msgspec.structs.replace(requested(pod, now), confirmed=True)
+            going[pod.uid] = msgspec.structs.replace(request_for(pod, now), confirmed=True)
     return going, tuple(ended)
 
 
-def requested(pod: PodView, now: float) -> Request:
+def request_for(pod: PodView, now: float) -> Request:
     """The pod's eviction was just asked for."""
     return Request(pod.pod.namespace, pod.pod.name, pod.uid, pod.node, now)
 
 
-def counted(requests: Iterable[Request]) -> Iterator[tuple[str, str]]:
+def places(requests: Iterable[Request]) -> Iterator[tuple[str, str]]:
     """(node, namespace) of each request that goes on, for the limits."""
     for request in requests:
         if request.state in ("background", "asked"):
             yield request.node, request.namespace
 
 
-def _ended(request: Request, pod: PodView | None, now: float) -> Ended | None:
+def _end(request: Request, pod: PodView | None, now: float) -> Ended | None:
     if pod is None:
         return Ended(request, "Evicted", "the pod is gone")
     if pod.pod.phase == "Succeeded":
@@ -248,7 +248,7 @@ def intents(history: History, plan: EvictionPlan) -> tuple[Intent, ...]:
     return tuple(itertools.islice(_intents(history, plan), MOST_INTENTS))
 
 
-def resumed(history: History, pending: Iterable[Intent], view: View) -> History:
+def resume(history: History, pending: Iterable[Intent], view: View) -> History:
     """The history with those evictions of a cycle without an end that were carried out, as this picture shows them.
 
     A pod that is still there, is not going and has no migration job was not evicted.
@@ -280,13 +280,15 @@ def _with(history: History, carried_out: Iterable[Intent]) -> dict[str, Past]:
     by_owner = dict(history)
     for one in carried_out:
         past, now = by_owner.get(one.owner) or Past(one.move.at), one.move.at
-        rounds = {plugin: _counted(past.rounds.get(plugin, ()), number, now) for plugin, number in one.rounds.items()}
+        rounds = {
+            plugin: _count_round(past.rounds.get(plugin, ()), number, now) for plugin, number in one.rounds.items()
+        }
         moves = (*past.moves, one.move)[-MOST_MOVES:]
         by_owner[one.owner] = Past(max(past.seen, now), {**past.rounds, **rounds}, moves)
     return by_owner
 
 
-def _counted(rounds: tuple[Round, ...], number: int, now: float) -> tuple[Round, ...]:
+def _count_round(rounds: tuple[Round, ...], number: int, now: float) -> tuple[Round, ...]:
     if number >= len(rounds):
         return (*rounds, Round(now, now, 1))
     one = rounds[number]
@@ -354,7 +356,7 @@ class CycleMemory:
                 self.problems, self._damaged = tuple(error.problems), True
             self._loaded = True
         if self._memory.pending:
-            history = resumed(self._memory.history, self._memory.pending, view)
+            history = resume(self._memory.history, self._memory.pending, view)
             self._memory = StoredMemory(history, self._memory.sightings)
 
     def intend(self, plan: EvictionPlan, *, keep: bool) -> None:
@@ -363,13 +365,13 @@ class CycleMemory:
         pending = intents(self._memory.history, plan) if keep else ()
         if pending:
             self._memory = msgspec.structs.replace(self._memory, pending=pending)
-            counts = seen_again(self._memory.sightings, plan)
+            counts = count_sightings(self._memory.sightings, plan)
             self._save(_worth_keeping(msgspec.structs.replace(self._memory, sightings=counts), plan))
 
     def end(self, plan: EvictionPlan, attempts: Iterable[Attempt], loops: Loops, *, keep: bool) -> None:
         """After a cycle. `keep`: evictions were real, and this process leads; a damaged store is never written over."""
         history = after(self._memory.history, plan, attempts, loops) if keep else self._memory.history
-        self._memory = StoredMemory(history, seen_again(self._memory.sightings, plan))
+        self._memory = StoredMemory(history, count_sightings(self._memory.sightings, plan))
         if keep:
             self._save(_worth_keeping(self._memory, plan))
 
@@ -392,7 +394,7 @@ def _worth_keeping(memory: StoredMemory, plan: EvictionPlan) -> StoredMemory:
     return msgspec.structs.replace(memory, sightings=waiting)
 
 
-def seen_again(before: Sightings, plan: EvictionPlan) -> Sightings:
+def count_sightings(before: Sightings, plan: EvictionPlan) -> Sightings:
     """Number of pictures in a row that will have had each finding if the next one has it too."""
     keys = {(outcome.pod.uid, finding.reason) for outcome in plan.outcomes for finding in outcome.findings}
     return {key: before.get(key, 1) + 1 for key in keys}

@@ -176,7 +176,7 @@ def smooth(old: int, sample: int) -> int:
     return (OLD_TENTHS * old + (10 - OLD_TENTHS) * sample + 5) // 10
 
 
-def wanted(setup: Setup) -> tuple[tuple[str, str], ...]:
+def required_sources(setup: Setup) -> tuple[tuple[str, str], ...]:
     """Sources, with the query where one is asked, that plugins of the policy need; each once.
 
     A plugin says so in a property `sources` of its arguments.
@@ -194,11 +194,11 @@ class Gatherer(msgspec.Struct, frozen=True):
     """Prometheus; None when none is configured."""
     smoothed: Smoothed = msgspec.field(default_factory=Smoothed)
 
-    def measured(self, view: View, setup: Setup) -> View:
+    def measure(self, view: View, setup: Setup) -> View:
         """The picture with everything that its plugins need measured. What lies in the picture already stays."""
         by_source = dict(view.usage)
         problems: list[Problem] = []
-        for source, query in wanted(setup):
+        for source, query in required_sources(setup):
             name = f"{source}:{query}" if query else source
             if name not in by_source and source in _READERS:
                 by_source[name] = self._ask(source, query, view, problems)

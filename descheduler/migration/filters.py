@@ -219,10 +219,10 @@ class Rate(msgspec.Struct, frozen=True):
     tokens_per_second: float
     burst: int = 1
 
-    def left(self, withdrawals: Iterable[float], now: float) -> float:
+    def tokens(self, withdrawals: Iterable[float], now: float) -> float:
         """Tokens at time `now`, after one was taken at each of these times; full to begin with.
 
-        >>> Rate(2 / 300).left([0.0], 75.0)
+        >>> Rate(2 / 300).tokens([0.0], 75.0)
         0.5
         """
         tokens, last = float(self.burst), 0.0
@@ -233,8 +233,7 @@ class Rate(msgspec.Struct, frozen=True):
 
     def refusal(self, withdrawals: Iterable[float], now: float) -> str:
         """The reason why no further pod may go; empty when one may."""
-        tokens = self.left(withdrawals, now)
-        if tokens - 1 >= -_EPSILON:
+        if self.tokens(withdrawals, now) - 1 >= -_EPSILON:
             return ""
         return f"one pod in {duration.brief(1 / self.tokens_per_second)} may go, the last one went too lately"
 
@@ -285,7 +284,7 @@ class Waiting(msgspec.Struct, frozen=True):
     pod: PodView | None
 
 
-def ordered(waiting: Iterable[Waiting], begun: Mapping[str, int]) -> list[Waiting]:
+def sort_waiting(waiting: Iterable[Waiting], begun: Mapping[str, int]) -> list[Waiting]:
     """In the order in which they are asked. `begun`: jobs under way by the uid of their pods' controller.
 
     Four sorts one after the other, each keeping the order of the one before where it sees no difference; so the last

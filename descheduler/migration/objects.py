@@ -230,7 +230,7 @@ def holds(job: MigrationJob, kind: Kind) -> bool:
     return current is not None and current.status == "True"
 
 
-def noted(
+def with_condition(
     job: MigrationJob,
     kind: Kind,
     is_true: bool,
@@ -376,7 +376,7 @@ def ours(one: MigrationJob, creator: str, *, adopts: bool = True) -> bool:
     return made_by == creator or (adopts and not made_by)
 
 
-def outlived(one: MigrationJob, now: float) -> bool:
+def is_outlived(one: MigrationJob, now: float) -> bool:
     """The job can be removed. One that has not ended and has no time to live stays."""
     created = times.parse_or_none(one.metadata.creation_timestamp)
     if created is None:

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from descheduler.filters.default_evictor import EVICT
 from descheduler.migration import objects
-from descheduler.migration.objects import MigrationJob, Reservation, noted
+from descheduler.migration.objects import MigrationJob, Reservation, with_condition
 from koordlite.model import duration, times
 from koordlite.model.wire import objects as wire
 from koordlite.model.wire.reservation import ControllerReference, ObjectReference
@@ -92,7 +92,7 @@ def step(job: MigrationJob, state: ClusterState) -> Step:
     return Step(job=objects.succeeded(job, f'Pod "{job.pod.key}" has been evicted'))
 
 
-def exchanged(
+def exchanges(
     jobs: Iterable[MigrationJob], reservations: Mapping[str, Reservation], is_gone: Callable[[MigrationJob], bool]
 ) -> dict[str, str]:
     """Pair jobs with other reservations of the same owners, where a successor took the place of another job.
@@ -117,7 +117,9 @@ def exchanged(
         members = [job for job in jobs if not job.finished and job.reservation and job.first_reservation in pool]
         members.sort(key=lambda job: job.metadata.uid)
         evicted = [
-            job for job in members if objects.holds(job, "Eviction") or (occupied and _was_asked(job) and is_gone(job))
+            job
+            for job in members
+            if objects.holds(job, "Eviction") or (occupied and _eviction_requested(job) and is_gone(job))
         ]
         staying = [job for job in members if job not in evicted]
         for group, choice in ((evicted, occupied), (evicted, free), (staying, free)):
@@ -180,7 +182,7 @@ def _wait_for_limit(job: MigrationJob, state: ClusterState) -> MigrationJob | St
 
 def _reserve(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
     if job.reservation:
-        return noted(job, "ReservationCreated", True, now=state.now)
+        return with_condition(job, "ReservationCreated", True, now=state.now)
     if state.pod_raw is None or not same_pod(job, state.pod):
         return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
     options = objects.options(job, state.pod_raw, now=state.now, drop_claims=state.drop_claims)
@@ -196,9 +198,9 @@ def _schedule(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
     scheduled = place.condition("Scheduled")
     refused = scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
     why = scheduled.message if scheduled is not None and refused else ""
-    # What was scheduled once stays so: the refusal of a later attempt is not noted.
+    # What was scheduled once stays so: the refusal of a later attempt is not with_condition.
     if refused and not objects.holds(job, "ReservationScheduled"):
-        job = noted(job, "ReservationScheduled", False, now=state.now, reason="Unschedulable", message=why)
+        job = with_condition(job, "ReservationScheduled", False, now=state.now, reason="Unschedulable", message=why)
     if place.pending:
         return Step(job=job, again_seconds=AGAIN_SECONDS)
     if place.expired:
@@ -211,7 +213,7 @@ def _schedule(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
         why = f'Reservation is on "{node}", where the Pod is already'
         return _failed(job, "ForbiddenMigratePod", why, error=True)
     job = objects.with_status(job, node_name=node)
-    return noted(job, "ReservationScheduled", True, now=state.now)
+    return with_condition(job, "ReservationScheduled", True, now=state.now)
 
 
 def _assign_pending(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
@@ -226,10 +228,10 @@ def _assign_pending(job: MigrationJob, state: ClusterState) -> MigrationJob | St
         return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
     scheduled = next((c for c in state.pod.status.conditions or () if c.type == "PodScheduled"), None)
     if scheduled is None or scheduled.status != "True":
-        job = noted(job, "PodScheduled", False, now=state.now, reason="Unschedulable")
+        job = with_condition(job, "PodScheduled", False, now=state.now, reason="Unschedulable")
         return Step(job=job, again_seconds=AGAIN_SECONDS)
     text = f'Assign Pod "{job.pod.key}" to node "{state.pod.spec.node_name}"'
-    return Step(job=objects.succeeded(noted(job, "PodScheduled", True, now=state.now), text))
+    return Step(job=objects.succeeded(with_condition(job, "PodScheduled", True, now=state.now), text))
 
 
 def _evict(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
@@ -238,7 +240,7 @@ def _evict(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
     if state.pod is None or not same_pod(job, state.pod):
         # The pod is not there, or is another one: because of us, or before we asked?
         by_us = job.status.status == "Eviction"
-        done = noted(job, "Eviction", True, now=state.now, reason="EvictComplete")
+        done = with_condition(job, "Eviction", True, now=state.now, reason="EvictComplete")
         return done if by_us else _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
     if _under_way(job, state):
         return Step(job=job, again_seconds=AGAIN_SECONDS)
@@ -253,11 +255,11 @@ def _evict(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
     if pause > 0:
         return Step(job=job, again_seconds=pause)
     text = f'Pod "{job.pod.key}" evicted from node "{state.pod.spec.node_name}" by the reason "{job.reason}"'
-    job = noted(job, "Eviction", False, now=state.now, reason="Evicting", message=text, refresh=True)
+    job = with_condition(job, "Eviction", False, now=state.now, reason="Evicting", message=text, refresh=True)
     return Step(job=job, evict=True, again_seconds=AGAIN_SECONDS)
 
 
-def _was_asked(job: MigrationJob) -> bool:
+def _eviction_requested(job: MigrationJob) -> bool:
     """Its eviction was asked for, and the server has not refused."""
     eviction = objects.condition(job, "Eviction")
     return eviction is not None and eviction.reason == "Evicting"
@@ -266,7 +268,7 @@ def _was_asked(job: MigrationJob) -> bool:
 def _under_way(job: MigrationJob, state: ClusterState) -> bool:
     """Its eviction was asked for, and there is no sign that it was in vain."""
     eviction = objects.condition(job, "Eviction")
-    if eviction is None or not _was_asked(job):
+    if eviction is None or not _eviction_requested(job):
         return False
     going = state.pod is not None and state.pod.metadata.deletion_timestamp is not None
     since = times.parse_or_none(eviction.last_probe_time)
@@ -276,27 +278,27 @@ def _under_way(job: MigrationJob, state: ClusterState) -> bool:
 def _bind(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
     owner = state.reservation.bound if state.reservation is not None else None
     if owner is None:
-        job = noted(job, "PodBoundReservation", False, now=state.now, reason="WaitForPodBindReservation")
+        job = with_condition(job, "PodBoundReservation", False, now=state.now, reason="WaitForPodBindReservation")
         return Step(job=job, again_seconds=AGAIN_SECONDS)
-    job = noted(job, "ReservationBound", True, now=state.now)
+    job = with_condition(job, "ReservationBound", True, now=state.now)
     return objects.with_status(job, pod_ref=owner)
 
 
 def _end_bound(job: MigrationJob, state: ClusterState) -> Step:
     pod = state.bound_pod
     if pod is not None and not any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions or ()):
-        job = noted(job, "BoundPodReady", False, now=state.now, reason="WaitForBoundPodReady")
+        job = with_condition(job, "BoundPodReady", False, now=state.now, reason="WaitForBoundPodReady")
         return Step(job=job, again_seconds=AGAIN_SECONDS)
-    job = noted(job, "BoundPodReady", True, now=state.now)
+    job = with_condition(job, "BoundPodReady", True, now=state.now)
     owner = job.status.pod_ref or ObjectReference()
     text = f'Bind Pod "{owner.key}" in Reservation "{job.reservation}"'
-    job = noted(job, "PodBoundReservation", True, now=state.now, message=text)
+    job = with_condition(job, "PodBoundReservation", True, now=state.now, message=text)
     return Step(job=objects.succeeded(job, text))
 
 
 def eviction_refused(job: MigrationJob, why: str, *, now: float) -> MigrationJob:
     """The job whose eviction the server refused: nothing is under way, and it will be asked for again."""
-    return noted(job, "Eviction", False, now=now, reason="FailedEvict", message=why)
+    return with_condition(job, "Eviction", False, now=now, reason="FailedEvict", message=why)
 
 
 def _failed(job: MigrationJob, reason: str, message: str, *, error: bool = False) -> Step:

@@ -104,7 +104,7 @@ class _Task(msgspec.Struct, frozen=True):
         pods = sorted(pod_filter.leaving(source.pods, self.config, self.handle), key=_size)
         if drains:
             free = {node.name: self._free(node) for node in self.targets}
-            homeless = next((pod for pod in reversed(pods) if not self._placed(pod, free)), None)
+            homeless = next((pod for pod in reversed(pods) if not self._place(pod, free)), None)
             if homeless is not None:
                 text = f"{homeless.key} fits on none of the nodes of later levels together with the others: all stay"
                 yield Note(node=source.name, reason="NotDrainable", text=text)
@@ -126,10 +126,10 @@ class _Task(msgspec.Struct, frozen=True):
     def _free(self, node: NodeView) -> dict[str, int]:
         """Nano-units that pods which stay have not requested."""
         allocatable = free_capacity.schedulable_amounts(node)
-        amounts = pod_filter.requested(node, self.handle, _PLACED).items()
+        amounts = pod_filter.staying_requests(node, self.handle, _PLACED).items()
         return {name: (allocatable[name].nano if name in allocatable else 0) - nano for name, nano in amounts}
 
-    def _placed(self, pod: PodView, free: Mapping[str, dict[str, int]]) -> bool:
+    def _place(self, pod: PodView, free: Mapping[str, dict[str, int]]) -> bool:
         """Take the pod's CPU and memory from the first target that has them."""
         for node in self.targets:
             have = free[node.name]

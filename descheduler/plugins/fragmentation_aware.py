@@ -78,7 +78,7 @@ def _even_out(
     reached."""
     schedulable = free_capacity.schedulable_amounts(node)
     allocatable = {name: schedulable[name].nano for name in config.resources if name in schedulable}
-    requested = pod_filter.requested(node, handle, config.resources)
+    requested = pod_filter.staying_requests(node, handle, config.resources)
     before = imbalance(requested, allocatable)
     if before <= config.imbalance_threshold:
         return False

@@ -50,7 +50,7 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     if idle:
         yield idle
         return
-    empty.sort(key=lambda level: (max(_named(level, config).values(), default=0.0), level.node.name))
+    empty.sort(key=lambda level: (max(_limited_percent(level, config).values(), default=0.0), level.node.name))
     yield from levels.Drain(
         headroom=levels.headroom_of(takers, tracked),
         taints={level.node.object.spec.taints or () for level in takers},
@@ -66,8 +66,8 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
 def numbers(pod: PodView, _view: View, config: Config, handle: Handle) -> str:
     """Use of its node, and the thresholds of nearly empty ones."""
     measure = levels.by_requests(handle.nodes, frozenset({*config.thresholds, *levels.BASIC}))
-    named = next((_named(level, config) for level in measure.levels if level.node.name == pod.node), {})
-    return f"{pod.node}: {levels.shown(named)}; nearly empty up to {levels.shown(config.thresholds)}"
+    named = next((_limited_percent(level, config) for level in measure.levels if level.node.name == pod.node), {})
+    return f"{pod.node}: {levels.percent_text(named)}; nearly empty up to {levels.percent_text(config.thresholds)}"
 
 
 def _why_nothing(config: Config, empty: int, nodes: int, takers: int) -> Note | None:
@@ -82,7 +82,7 @@ def _why_nothing(config: Config, empty: int, nodes: int, takers: int) -> Note | 
     return None if takers else Note(reason="NoNodeTakesPods", text="every node that is not nearly empty is cordoned")
 
 
-def _named(level: Level, config: Config) -> dict[str, float]:
+def _limited_percent(level: Level, config: Config) -> dict[str, float]:
     """Use in percent of the resources that have a threshold."""
     return {name: value for name, value in level.percent.items() if name in config.thresholds}
 
@@ -98,8 +98,8 @@ def _finding(pod: PodView, level: Level, config: Config) -> Finding:
     return Finding(
         pod=pod.uid,
         reason="NodeNearlyEmpty",
-        promise=f"{level.node.name} is emptied at or below {levels.shown(config.thresholds)}",
-        fact=f"{levels.shown(_named(level, config))} is requested there",
+        promise=f"{level.node.name} is emptied at or below {levels.percent_text(config.thresholds)}",
+        fact=f"{levels.percent_text(_limited_percent(level, config))} is requested there",
         cure="it leaves, and the scheduler packs its successor onto a fuller node",
         evidence={"node": level.node.name, **levels.evidence(level, config.thresholds)},
     )

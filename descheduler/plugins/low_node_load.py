@@ -13,7 +13,7 @@ from descheduler.framework import Conversation, Handle, NodeView, Note, PodView,
 from descheduler.rules import pod_filter
 from descheduler.utilization import levels, load, load_args
 from descheduler.utilization.load import Load, Pass
-from descheduler.utilization.load_args import NEW, Debounce, Pool, Watch, marked
+from descheduler.utilization.load_args import NEW, Debounce, Pool, Watch
 from koordlite.model import duration, times
 
 NAME = "LowNodeLoad"
@@ -48,8 +48,8 @@ def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
         loads = load.loads(compared, usage, pool, oldest_seconds=config.node_metric_expiration_seconds)
         one = next((each for each in loads if each.node.name == pod.node), None)
         if one:
-            percentages = levels.shown(levels.percentages(used=one.whole.used, capacity=load.capacity(node)))
-            words.append(f"{pod.node}: {percentages}; too full above {levels.shown(pool.high_thresholds)}")
+            percentages = levels.percent_text(levels.percentages(used=one.whole.used, capacity=load.capacity(node)))
+            words.append(f"{pod.node}: {percentages}; too full above {levels.percent_text(pool.high_thresholds)}")
     return "; ".join(words) or f"the use of {pod.node} is not known"
 
 
@@ -82,7 +82,7 @@ class _Memory(msgspec.Struct):
     def mark(self, about: str, name: str, debounce: Debounce, *, normal: bool) -> Watch:
         """One more sighting of a node."""
         _, watch = self.kept.get((about, name), (0.0, NEW))
-        watch = marked(watch, normal=normal, now=self.now, debounce=debounce)
+        watch = load_args.mark(watch, normal=normal, now=self.now, debounce=debounce)
         self.kept[about, name] = (self.now, watch)
         return watch
 

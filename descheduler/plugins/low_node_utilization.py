@@ -99,8 +99,8 @@ def numbers(pod: PodView, _view: View, config: Config, handle: Handle) -> str:
         return f"how full {pod.node} is, is not known{': ' + measure.missing if measure.missing else ''}"
     low, high = _limits(config, measure)
     percentages = {name: value for name, value in level.percent.items() if name in high or name in low}
-    limits = f"too full above {levels.shown(high)}, underutilized up to {levels.shown(low)}"
-    return f"{pod.node}: {levels.shown(percentages)}; {limits}"
+    limits = f"too full above {levels.percent_text(high)}, underutilized up to {levels.percent_text(low)}"
+    return f"{pod.node}: {levels.percent_text(percentages)}; {limits}"
 
 
 def _measure(config: Config, handle: Handle) -> Measure:
@@ -148,8 +148,8 @@ def _finding(pod: PodView, level: Level, high: Mapping[str, float]) -> Finding:
     return Finding(
         pod=pod.uid,
         reason="NodeTooFull",
-        promise=f"at most {levels.shown(high)} of {level.node.name} is used",
-        fact=f"{levels.shown(above or level.percent)} is used",
+        promise=f"at most {levels.percent_text(high)} of {level.node.name} is used",
+        fact=f"{levels.percent_text(above or level.percent)} is used",
         cure="it leaves, and the scheduler places its successor where there is free capacity",
         evidence={"node": level.node.name, **levels.evidence(level, high)},
     )

@@ -62,7 +62,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
             text = "pods have promises here but the node's CPU topology is not reported: not judged"
             yield Note(node=node.name, reason="TopologyUnknown", text=text)
             continue
-        for pod in _judged(node):
+        for pod in _pods_to_judge(node):
             for wrong in _violations(pod, node, config):
                 yield _finding(pod, node, wrong, config)
 
@@ -84,7 +84,7 @@ def _asks(pod: PodView) -> bool:
     return not pod.pod.finished and (bool(pod.containers) or keys.VOLCANO_NUMA_POLICY in pod.pod.annotations)
 
 
-def _judged(node: NodeView) -> Iterator[PodView]:
+def _pods_to_judge(node: NodeView) -> Iterator[PodView]:
     """Pods about which there is anything to say: those with a promise or a fact, and on nodes whose kubelet tells its
     policies also those that ask for a policy."""
     policies_known = node.topology_policy and node.cpu_manager.policy

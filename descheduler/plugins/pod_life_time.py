@@ -14,7 +14,7 @@ from typing import Literal
 from descheduler.arguments.common import ANY_NAMESPACE, LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
 from descheduler.picture import pods
-from descheduler.rules.pod_filter import ANY_OWNER, OwnerKinds, chosen
+from descheduler.rules.pod_filter import ANY_OWNER, OwnerKinds, select
 from koordlite.model import duration, times
 from koordlite.model.settings import bounded
 from koordlite.model.wire import objects
@@ -117,7 +117,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
     for node in handle.nodes:
         if newest < _oldest(node) and len(newest) == _WRITTEN:
             continue
-        for pod in chosen(node.all_pods, config.namespaces, config.label_selector):
+        for pod in select(node.all_pods, config.namespaces, config.label_selector):
             created = pod.object.metadata.creation_timestamp
             if created and newest < created and len(created) == len(newest) and created[-1] == "Z":
                 continue

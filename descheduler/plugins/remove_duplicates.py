@@ -16,7 +16,7 @@ from descheduler.framework import Conversation, Finding, Handle, NodeGroup, PodV
 from descheduler.picture.node_index import NodeIndex, index_of
 from descheduler.picture.pods import SpecKey
 from descheduler.picture.templates import SpecGroup, place
-from descheduler.rules.pod_filter import chosen_groups, owned_by
+from descheduler.rules.pod_filter import owned_by, select_groups
 
 NAME = "RemoveDuplicates"
 POINT = "balance"
@@ -64,7 +64,7 @@ def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
     owners = pod.object.metadata.owner_references or ()
     if not owners:
         return "it has no owner"
-    groups = chosen_groups(view, handle.nodes, config.namespaces, None)
+    groups = select_groups(view, handle.nodes, config.namespaces, None)
     own = _what_is_alike(pod)
     alike = [p.node for group in groups if _key(group) == own for p in group.pods]
     return f"{alike.count(pod.node)} of {len(alike)} pods of {owners[0].kind} {owners[0].name} are on {pod.node}"
@@ -90,7 +90,7 @@ def _shares(view: View, config: Config, handle: Handle) -> Iterator[tuple[_Owner
 def _owners(view: View, config: Config, handle: Handle) -> dict[_Owner, list[list[SpecGroup]]]:
     """Pods that are alike, by owner, of owners that have two on some node."""
     alike: dict[_Alike, list[SpecGroup]] = defaultdict(list)
-    for group in chosen_groups(view, handle.nodes, config.namespaces, None):
+    for group in select_groups(view, handle.nodes, config.namespaces, None):
         if not (config.exclude_owner_kinds and owned_by(group.first, config.exclude_owner_kinds)):
             alike[_key(group)].append(group)
     by_owner: dict[_Owner, list[list[SpecGroup]]] = defaultdict(list)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from descheduler.arguments.common import PodChoice
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
 from descheduler.picture import pods
-from descheduler.rules.pod_filter import chosen, owned_by
+from descheduler.rules.pod_filter import owned_by, select
 from koordlite.model import duration, times
 from koordlite.model.settings import bounded
 
@@ -41,7 +41,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
     now = times.parse(view.time)
     for node in handle.nodes:
         failed = [pod for pod in node.ended if pod.pod.phase == "Failed"]
-        for pod in chosen(failed, config.namespaces, config.label_selector):
+        for pod in select(failed, config.namespaces, config.label_selector):
             finding = _judge_pod(pod, now, config)
             if finding:
                 yield finding

@@ -14,7 +14,7 @@ from typing import Literal
 from descheduler.arguments.common import PodChoice
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
 from descheduler.picture import pods
-from descheduler.rules.pod_filter import chosen
+from descheduler.rules.pod_filter import select
 
 NAME = "RemovePodsHavingTooManyRestarts"
 POINT = "deschedule"
@@ -47,7 +47,7 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
             continue
         counts = (
             (pods.restarts(pod, init=init), pod)
-            for pod in chosen(restarted, config.namespaces, config.label_selector)
+            for pod in select(restarted, config.namespaces, config.label_selector)
             if _in_states(pod, config)
         )
         for count, pod in sorted(counts, key=lambda entry: (-entry[0], entry[1].key)):

@@ -19,7 +19,7 @@ from descheduler.framework import Conversation, Finding, Handle, NodeView, PodVi
 from descheduler.picture.node_index import fingerprint
 from descheduler.picture.pods import SpecKey, anti_affinity_terms, least_important_first
 from descheduler.picture.templates import LabelIndex, SpecGroup, pods_of
-from descheduler.rules.pod_filter import chosen_groups, indices
+from descheduler.rules.pod_filter import indices, select_groups
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
@@ -39,7 +39,7 @@ class Config:
 
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that is with one it must not be with, the least important of each node first."""
-    present = chosen_groups(view, handle.nodes, config.namespaces, config.label_selector)
+    present = select_groups(view, handle.nodes, config.namespaces, config.label_selector)
     conflicts = Conflicts(handle.nodes, indices(view, present), view.namespaces)
     declaring = pods_of(group for group in present if anti_affinity_terms(group.first) and conflicts.possible(group))
     for _, pods in itertools.groupby(declaring, key=lambda pod: pod.node):
@@ -55,7 +55,7 @@ def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
     terms = anti_affinity_terms(pod)
     if not terms:
         return "it requires no distance from other pods"
-    present = chosen_groups(view, handle.nodes, config.namespaces, config.label_selector)
+    present = select_groups(view, handle.nodes, config.namespaces, config.label_selector)
     conflict = Conflicts(handle.nodes, indices(view, present), view.namespaces).of(pod)
     count = f"{len(terms)} term{'s' if len(terms) > 1 else ''} of its anti-affinity"
     return f"{count}, against which {conflict.other.key} is" if conflict else f"{count}, no pod is against them"

@@ -14,7 +14,7 @@ from descheduler.arguments.common import PodChoice
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, Refusal, View
 from descheduler.picture.node_index import NodeIndex, index_of, node_affinity
 from descheduler.picture.templates import SpecGroup, place, pods_of
-from descheduler.rules.pod_filter import chosen_groups
+from descheduler.rules.pod_filter import select_groups
 
 NAME = "RemovePodsViolatingNodeAffinity"
 POINT = "deschedule"
@@ -43,7 +43,7 @@ class Config(PodChoice):
 
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod on a node that it must not be on, or that it prefers less than one that would take it."""
-    groups = chosen_groups(view, handle.nodes, config.namespaces, config.label_selector)
+    groups = select_groups(view, handle.nodes, config.namespaces, config.label_selector)
     index = index_of(handle.nodes)
     for kind in config.node_affinity_type:
         if kind == _REQUIRED:

@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from descheduler.arguments.common import PodChoice
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
-from descheduler.rules.pod_filter import chosen
+from descheduler.rules.pod_filter import select
 from koordlite.model import node_selectors
 from koordlite.model.wire import objects
 
@@ -42,7 +42,7 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
         taints = [taint for taint in node.object.spec.taints or () if _counts(taint, config)]
         if not taints:
             continue
-        for pod in chosen(node.pods, config.namespaces, config.label_selector):
+        for pod in select(node.pods, config.namespaces, config.label_selector):
             taint = _not_tolerated(pod, taints)
             if taint:
                 written = f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

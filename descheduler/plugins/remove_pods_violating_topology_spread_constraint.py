@@ -22,7 +22,7 @@ from descheduler.picture.node_index import NodeNames, fingerprint, index_of, nod
 from descheduler.picture.pods import TemplateKey
 from descheduler.picture.templates import LabelIndex, SpecGroup, place
 from descheduler.rules import pod_filter
-from descheduler.rules.pod_filter import chosen_groups
+from descheduler.rules.pod_filter import select_groups
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
@@ -48,7 +48,7 @@ class Config:
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that has to leave its domain for the constraints of its namespace to hold."""
     spread = Spread(handle.nodes)
-    groups = chosen_groups(view, handle.nodes, config.namespaces, config.label_selector)
+    groups = select_groups(view, handle.nodes, config.namespaces, config.label_selector)
     indices = pod_filter.indices(view, groups)
     constrained: dict[str, list[SpecGroup]] = defaultdict(list)
     for group in groups:
@@ -61,7 +61,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
 def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
     """Size of its domain, and of the smallest and largest, for each of its constraints."""
     spread, words = Spread(handle.nodes), []
-    groups = chosen_groups(view, handle.nodes, config.namespaces, config.label_selector)
+    groups = select_groups(view, handle.nodes, config.namespaces, config.label_selector)
     index = pod_filter.indices(view, groups).get(pod.pod.namespace)
     if not pod.object.spec.topology_spread_constraints or index is None:
         return "it has no spread constraints"
@@ -280,7 +280,7 @@ class Spread:
         """The constraints of `pods` whose whenUnsatisfiable is one of `words`, each once, with the first pod that has
         it. Source: upstream, which takes equal ones for one."""
         identities: set[bytes] = set()
-        for pod, written in _written(pods):
+        for pod, written in _constraints_of(pods):
             if written.when_unsatisfiable not in words:
                 continue
             spec, nodes = pod.object.spec, self._nodes.names
@@ -348,7 +348,7 @@ class Spread:
                 yield from (node for node in nodes if node.name in constraint.nodes)
 
 
-def _written(pods: Iterable[PodView]) -> Iterator[tuple[PodView, objects.TopologySpreadConstraint]]:
+def _constraints_of(pods: Iterable[PodView]) -> Iterator[tuple[PodView, objects.TopologySpreadConstraint]]:
     """Constraints in the pods' specs, of pods of one template only once."""
     templates: set[TemplateKey] = set()
     for pod in pods:

@@ -67,7 +67,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
             yield Note(
                 node=node.name, reason="ReservedCPUsUnknown", text=_UNKNOWN[node.reserved.source == "unreadable"]
             )
-        for pod in node.those(NAME, _assigned):
+        for pod in node.those(NAME, _has_cpus):
             yield from _judge_pod(pod, node, config)
 
 
@@ -82,7 +82,7 @@ def numbers(pod: PodView, view: View, _config: Config, _handle: Handle) -> str:
     return f"CPUs: {own or 'of the shared pool'}; kept on {pod.node}: {listed or 'none'}"
 
 
-def _assigned(pod: PodView) -> bool:
+def _has_cpus(pod: PodView) -> bool:
     return bool(pod.containers) and judgeable(pod)
 
 
@@ -102,11 +102,11 @@ def _judge_pod(pod: PodView, node: NodeView, config: Config) -> Iterator[Finding
             wrong = numa.reserved_use(container, owner=owner, reserved=reserved, strict=strict)
             if wrong:
                 yield _finding(pod, node, container, wrong, config)
-            elif cut_down := _kept_off(container, owner, reserved):
+            elif cut_down := _cut_down(container, owner, reserved):
                 yield _finding(pod, node, container, cut_down, config)
 
 
-def _kept_off(container: ContainerPlacement, owner: str, reserved: CPUSet) -> numa.Violation | None:
+def _cut_down(container: ContainerPlacement, owner: str, reserved: CPUSet) -> numa.Violation | None:
     """A container with CPUs of its own that was assigned reserved ones: the agent keeps it off them, so it runs on
     fewer CPUs than it asked for until it moves."""
     assigned, actual = container.promised_cpus, container.cpuset

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from descheduler.arguments.common import MovingPods, selected
+from descheduler.arguments.common import MovingPods, is_selected
 from descheduler.framework import Conversation, DeletionCost, Finding, Handle, NodeView, PodView, View
 from descheduler.rules import pod_filter
 from koordlite.model import times
@@ -57,7 +57,7 @@ class Config(MovingPods):
 
 def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """The order of the chosen pods: as deletion costs, or as findings."""
-    nodes = ranked(handle.nodes, config, handle)
+    nodes = rank_nodes(handle.nodes, config, handle)
     if config.strategy == "EvictDirectly":
         yield from _evict(nodes, config)
         return
@@ -87,7 +87,7 @@ class RankedNode(msgspec.Struct, frozen=True):
         return f"{self.node.name}: {len(self.order)} pods may go, {stay}"
 
 
-def ranked(nodes: tuple[NodeView, ...], config: Config, handle: Handle) -> list[RankedNode]:
+def rank_nodes(nodes: tuple[NodeView, ...], config: Config, handle: Handle) -> list[RankedNode]:
     """Nodes with pods that may go, those that become empty most easily first.
 
     Ties go to the node with fewer such pods, then by name. Source: Koordinator `ScaleDownBinPack`, ranker.go.
@@ -107,7 +107,7 @@ def _node(node: NodeView, config: Config, handle: Handle) -> RankedNode:
     return RankedNode(
         node=node,
         order=tuple(sorted(order, key=lambda pod: _first(pod, config.weights))),
-        kept=tuple(pod for pod in staying if chooses_all or selected(config.pod_selectors, pod.pod.labels)),
+        kept=tuple(pod for pod in staying if chooses_all or is_selected(config.pod_selectors, pod.pod.labels)),
         score=_score(node, order, staying, config.weights),
     )
 

@@ -100,15 +100,15 @@ class PluginSets(JudgingPlugins):
     @property
     def evictors(self) -> tuple[str, ...]:
         """Plugins that carry evictions out, defaults included."""
-        return merged(self.evict.enabled, self.evict.disabled)
+        return with_default(self.evict.enabled, self.evict.disabled)
 
     @property
     def filters(self) -> tuple[str, ...]:
         """Plugins that protect pods, defaults included."""
-        return merged(self.filter.enabled, self.filter.disabled)
+        return with_default(self.filter.enabled, self.filter.disabled)
 
 
-def merged(enabled: tuple[str, ...], disabled: tuple[str, ...]) -> tuple[str, ...]:
+def with_default(enabled: tuple[str, ...], disabled: tuple[str, ...]) -> tuple[str, ...]:
     """MigrationController is on where it is not disabled, by its name or by `*`, before what is listed.
 
     Source: Koordinator `mergePluginSet`.

@@ -79,7 +79,7 @@ class PolicyFile:
             self._text = reader.text_of(self._path) if self._path is not None else ""
             if self._text == before:
                 return False
-            self.document = self._parsed(self._text)
+            self.document = self._load(self._text)
         except ConfigError as error:
             self.problems = tuple(error.problems)
             return False
@@ -89,7 +89,7 @@ class PolicyFile:
     def _first(self) -> PolicyDocument:
         try:
             self._text = reader.text_of(self._path) if self._path is not None else ""
-            return self._parsed(self._text)
+            return self._load(self._text)
         except ConfigError as error:
             if self._copy is None or not self._copy.is_file():
                 raise
@@ -99,7 +99,7 @@ class PolicyFile:
             self.problems = tuple(dataclasses.replace(problem, do=do) for problem in error.problems)
             return document
 
-    def _parsed(self, text: str) -> PolicyDocument:
+    def _load(self, text: str) -> PolicyDocument:
         if self._path is None:
             return reader.default()
         document = self._parse(text, self._path)

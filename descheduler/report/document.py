@@ -78,7 +78,7 @@ def _document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool) -
             "plugins": list(plan.plugins),
         },
         "warnings": warnings(plan),
-        "plugins": ({**one, **outcomes.said_once(one["name"])} for one in by_plugin(plan)),
+        "plugins": ({**one, **outcomes.common_words(one["name"])} for one in by_plugin(plan)),
         "evict": map(outcomes.of, plan.evict),
         "kept": map(outcomes.of, plan.kept),
         "owners": outcomes.owners(),
@@ -170,7 +170,7 @@ class _Outcomes:
         self._owners: dict[str, Object] = {}
         self._numbers: dict[tuple[str, Group], int] = {}
 
-    def said_once(self, plugin: str) -> Object:
+    def common_words(self, plugin: str) -> Object:
         """By reason, what `of` leaves out of the plugin's findings because all of them say it."""
         own = {reason: same for (name, reason), same in sorted(self._common.items()) if name == plugin}
         cures = {reason: same.cure for reason, same in own.items() if same.cure}

@@ -16,14 +16,16 @@ from koordlite.report import rooms as room_text
 
 def render(plan: EvictionPlan, name: str) -> str:
     """Everything about the pods called `name` (`namespace/name`, or a bare name); InputError when there is none."""
-    return "\n".join(printable.one_line(line) for pod in _called(plan.view, name) for line in _pod(plan, pod)) + "\n"
+    return (
+        "\n".join(printable.one_line(line) for pod in _pods_by_name(plan.view, name) for line in _pod(plan, pod)) + "\n"
+    )
 
 
 def document(plan: EvictionPlan, name: str) -> list[dict[str, Any]]:
     """The same as values; InputError when there is no such pod."""
     outcomes = {outcome.pod.uid: outcome for outcome in plan.outcomes}
     values = []
-    for pod in _called(plan.view, name):
+    for pod in _pods_by_name(plan.view, name):
         outcome = outcomes.get(pod.uid)
         profiles = [
             {
@@ -46,7 +48,7 @@ def document(plan: EvictionPlan, name: str) -> list[dict[str, Any]]:
                 "findings": outcome.findings if outcome else (),
                 "reasons": outcome.reasons if outcome else (),
                 "target": outcome.target if outcome else "",
-                "unjudged": _unjudged(plan.view, pod),
+                "unjudged": _why_unjudged(plan.view, pod),
                 "evictionRequest": "; ".join(_eviction_request(plan, pod)),
                 "profiles": profiles,
             }
@@ -62,7 +64,7 @@ def _rooms_values(rooms: Rooms[PodView], view: View) -> dict[str, Any]:
     return room_text.document(rooms, about)
 
 
-def _called(view: View, name: str) -> list[PodView]:
+def _pods_by_name(view: View, name: str) -> list[PodView]:
     """Pods of this name; InputError when there is none."""
     pods = [pod for pod in view.everything() if pod.is_called(name)]
     if not pods:
@@ -74,9 +76,9 @@ def _called(view: View, name: str) -> list[PodView]:
 
 
 def _pod(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
-    yield from _judged(plan, pod)
+    yield from _verdict(plan, pod)
     for words in _eviction_request(plan, pod):
-        yield from _wrapped("    request  ", words)
+        yield from _wrap("    request  ", words)
     for answer in plan.explained:
         if answer.pod == pod.uid and answer.rooms:
             yield from _waiting(answer, answer.rooms, plan.view)
@@ -90,39 +92,39 @@ def _answer(answer: PodAnswer, pod: PodView, *, whole: bool) -> Iterator[str]:
     yield f"PLUGINS of profile {answer.profile}"
     width = max((len(one.plugin) for one in answer.plugins), default=0)
     for one in answer.plugins:
-        yield from _wrapped(f"    {_KINDS[one.kind]:<11}{one.plugin:<{width}}  ", one.text)
+        yield from _wrap(f"    {_KINDS[one.kind]:<11}{one.plugin:<{width}}  ", one.text)
     if not whole:
         return
     yield "IF ONE OF THEM NAMED IT"
     for refusal in answer.refusals:
-        yield from _wrapped("    kept by    ", f"{refusal.reason}: {refusal.text}")
+        yield from _wrap("    kept by    ", f"{refusal.reason}: {refusal.text}")
     if not answer.refusals:
         yield "    kept by    no filter"
     if answer.limit:
-        yield from _wrapped("    limit      ", answer.limit)
+        yield from _wrap("    limit      ", answer.limit)
     if pod.pod.active:
-        yield from _wrapped("    fits       ", text.places(answer.search) or f"nowhere: {answer.search.sentence}")
+        yield from _wrap("    fits       ", text.places(answer.search) or f"nowhere: {answer.search.sentence}")
         yield from text.nodes(answer.search)
 
 
 def _waiting(answer: PodAnswer, rooms: Rooms[PodView], view: View) -> Iterator[str]:
     """Where a pod that waits would fit, and what would have to move for it."""
     yield f"ROOM FOR IT by the rules of profile {answer.profile}"
-    yield from _wrapped("    fits       ", text.places(answer.search) or f"nowhere: {answer.search.sentence}")
+    yield from _wrap("    fits       ", text.places(answer.search) or f"nowhere: {answer.search.sentence}")
     if answer.search.places:
         return
     for head, words in room_text.lines(_rooms_values(rooms, view)):
-        yield from _wrapped(f"    {head:<11}", words)
+        yield from _wrap(f"    {head:<11}", words)
 
 
 _KINDS = {"found": "FOUND", "fine": "ok", "not judged": "NOT JUDGED", "not chosen": "not chosen"}
 
 
-def _wrapped(head: str, words: str) -> Iterator[str]:
+def _wrap(head: str, words: str) -> Iterator[str]:
     yield from paragraph.wrap(words, text.width(), first=head, rest=" " * len(head))
 
 
-def _judged(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
+def _verdict(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
     answer = next((o for o in plan.outcomes if o.pod.uid == pod.uid), None)
     if answer:
         yield from text.outcome(answer, f"{answer.verdict.upper()}  ")
@@ -133,7 +135,7 @@ def _judged(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
         return
     answers = [one for profile in plan.explained if profile.pod == pod.uid for one in profile.plugins]
     unsure = [one.plugin for one in answers if one.kind == "not judged"]
-    unjudged = _unjudged(plan.view, pod)
+    unjudged = _why_unjudged(plan.view, pod)
     if unsure and not unjudged:
         unjudged = f"{', '.join(unsure)}: {len(unsure)} of {len(answers)} plugins could not judge it"
     yield f"{'NOT JUDGED' if unjudged else 'NO FINDINGS'}  {pod.key}  on {pod.node}"
@@ -150,7 +152,7 @@ def _eviction_request(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
             yield f"the next cycle withdraws it: {why.reason}: {why.text}"
 
 
-def _unjudged(view: View, pod: PodView) -> str:
+def _why_unjudged(view: View, pod: PodView) -> str:
     """The reason why no plugin looks at the pod; empty when one may."""
     if not pod.node:
         return "it waits for a node: only pods that have one are judged"

@@ -75,7 +75,7 @@ def node_sections(plan: EvictionPlan) -> Iterator[Markup | None]:
     section = page.section("Nodes, before → after", _legend() if changes else None, table, more)
     yield el("div", section, id="nodes")
     # CPUs by NUMA node, of nodes where a pod's place among them is what is wrong, or where one is to come.
-    drawn = list(_drawn(plan, moves))
+    drawn = list(_maps(plan, moves))
     note = "Where pods are at present, and what the plan makes of it."
     yield page.section("CPUs by NUMA node", numa_map.legend(coming=True), drawn, note=note) if drawn else None
 
@@ -106,11 +106,11 @@ def _row(change: NodeChange, moves: _Moves) -> tuple[Child, ...]:
         [_bar("memory", before.memory, after.memory, change.memory), el("div", memory, class_="tile-note")],
         f"{before.pods} → {after.pods} pods",
         f"{before.wrong} → {after.wrong} misplaced",
-        [_moved(moves.come[change.node], "come", "from"), _moved(moves.leave[change.node], "leave", "to")],
+        [_moving_pods(moves.come[change.node], "come", "from"), _moving_pods(moves.leave[change.node], "leave", "to")],
     )
 
 
-def _moved(outcomes: Sequence[Outcome], what: str, where: str) -> Markup | None:
+def _moving_pods(outcomes: Sequence[Outcome], what: str, where: str) -> Markup | None:
     """The pods that come or leave, with their requests."""
     if not outcomes:
         return None
@@ -161,14 +161,14 @@ def _legend() -> Markup:
     return el("ul", boxes, class_="legend", style="margin:0 0 12px")
 
 
-def _drawn(plan: EvictionPlan, moves: _Moves) -> Iterator[Markup]:
+def _maps(plan: EvictionPlan, moves: _Moves) -> Iterator[Markup]:
     nodes = plan.view.nodes
     changes = [change for change in plan.nodes if change.zones and nodes[change.node].topology.cpus]
     cells = itertools.accumulate(2 * len(nodes[change.node].topology.cpus) for change in changes)
     drawings = max(1, sum(count <= CELLS_SHOWN for count in itertools.islice(cells, MAPS_SHOWN)))
     for change in changes[:drawings]:
         name, wrong, coming = change.node, moves.wrong[change.node], moves.come[change.node]
-        pods = ", ".join(f"{o.pod.key} on CPUs {numa_map.held(o) or 'none'}" for o in wrong)
+        pods = ", ".join(f"{o.pod.key} on CPUs {numa_map.cpus_at_fault(o) or 'none'}" for o in wrong)
         yield el("h3", name)
         words = f"wrong: {pods}" if pods else "nothing wrong; the plan sends pods here"
         yield el("p", words, class_="note", style="overflow-wrap:anywhere")
@@ -187,7 +187,7 @@ def _after(node: NodeView, change: NodeChange, wrong: Sequence[Outcome], coming:
         more = f" and {len(coming) - MOVES_SHOWN} more" if len(coming) > MOVES_SHOWN else ""
         words = f"after the plan, by number: which CPUs pods get is chosen when they start. Comes: {listed}{more}."
         yield el("p", words, class_="note", style="overflow-wrap:anywhere")
-        yield numa_map.counted(change, coming)
+        yield numa_map.draw_counts(change, coming)
     elif leaving:
         stays = msgspec.structs.replace(node, pods=tuple(pod for pod in node.pods if pod.uid not in leaving))
         yield el("p", "after the plan:", class_="note")
@@ -307,10 +307,10 @@ def _pods(title: str, outcomes: Sequence[Outcome], empty: str, results: dict[str
     few = len(outcomes) <= _OPEN
     blocks = [_pod(outcome, results.get(outcome.pod.key), few=few) for outcome in outcomes[:PODS_SHOWN]]
     field = page.filter_field("find a pod, owner, namespace or node") if len(blocks) > 1 else None
-    return page.section(title, field, blocks or el("p", empty, class_="note"), _packed(outcomes[PODS_SHOWN:]))
+    return page.section(title, field, blocks or el("p", empty, class_="note"), _pack(outcomes[PODS_SHOWN:]))
 
 
-def _packed(outcomes: Sequence[Outcome]) -> Markup | None:
+def _pack(outcomes: Sequence[Outcome]) -> Markup | None:
     """The pods that are not listed, for the search; as many as there is room for, and what to do about the others."""
     lines = []
     for outcome in outcomes:
@@ -320,10 +320,10 @@ def _packed(outcomes: Sequence[Outcome]) -> Markup | None:
         about = f"{', '.join(text.finding_reasons(outcome))}, {becomes}"
         fields = (outcome.pod.key, outcome.pod.node, outcome.pod.owner or "none", about)
         lines.append("\t".join(map(printable.one_line, fields)))
-    packed = _deflated(lines)
+    packed = _deflate(lines)
     while len(packed) > PACKED_BYTES:
         lines = lines[: len(lines) * PACKED_BYTES // (len(packed) + PACKED_BYTES // 20)]
-        packed = _deflated(lines)
+        packed = _deflate(lines)
     if not lines:
         return None
     note = f"and {len(outcomes)} more: the search above finds them, and `descheduler explain POD` tells all of one"
@@ -332,7 +332,7 @@ def _packed(outcomes: Sequence[Outcome]) -> Markup | None:
     return el("div", el("p", note, class_="note"), el("ul"), data_packed=packed, data_note=note)
 
 
-def _deflated(lines: Sequence[str]) -> str:
+def _deflate(lines: Sequence[str]) -> str:
     return base64.b64encode(zlib.compress("\n".join(lines).encode(errors="replace"), 9)).decode()
 
 

@@ -31,7 +31,7 @@ def draw(node: NodeView, wrong: Iterable[Outcome]) -> Markup:
     """The node as SVG, cells by NUMA node. CPUs of pods that have to move are ringed; if none has to, of the others."""
     outcomes = list(wrong)
     hard = [o for o in outcomes if o.main.severity == "hard"]
-    holders = {o.pod.key: held(o) for o in hard or outcomes}
+    holders = {o.pod.key: cpus_at_fault(o) for o in hard or outcomes}
 
     def cell(cpu: int) -> _Cell:
         pods, use = ", ".join(pod for pod, cpus in holders.items() if cpu in cpus), use_of(cpu, node)
@@ -42,7 +42,7 @@ def draw(node: NodeView, wrong: Iterable[Outcome]) -> Markup:
     return _drawing(f"CPUs of {node.name} by NUMA node", zones)
 
 
-def counted(change: NodeChange, coming: Sequence[Outcome]) -> Markup:
+def draw_counts(change: NodeChange, coming: Sequence[Outcome]) -> Markup:
     """A node's CPUs after the plan, as many cells of each use as there will be; which ones these are, nobody knows yet.
     `coming`: the pods that the plan counts on this node for."""
     return _drawing(
@@ -53,7 +53,7 @@ def counted(change: NodeChange, coming: Sequence[Outcome]) -> Markup:
 
 def _uses(zone: ZoneChange, node: str, coming: Sequence[Outcome]) -> Iterator[_Cell]:
     """Reserved, pods' own, pods' own that come, shared."""
-    arrive = [(o.pod.key, _booked(o, node, zone.zone)) for o in coming]
+    arrive = [(o.pod.key, _booked_cpus(o, node, zone.zone)) for o in coming]
     stay = max(0, zone.after.exclusive - sum(count for _, count in arrive))
     cells = [_Cell("reserved")] * zone.reserved + [_Cell("exclusive")] * stay
     for pod, count in arrive:
@@ -61,7 +61,7 @@ def _uses(zone: ZoneChange, node: str, coming: Sequence[Outcome]) -> Iterator[_C
     yield from (*cells, *[_Cell("shared")] * zone.after.shared)
 
 
-def _booked(outcome: Outcome, node: str, zone: int) -> int:
+def _booked_cpus(outcome: Outcome, node: str, zone: int) -> int:
     """CPUs of a NUMA node that the plan counts on for this pod."""
     places = outcome.search.places if outcome.search else ()
     bookings = next((place.bookings for place in places if place.node == node), ())
@@ -86,7 +86,7 @@ def _drawing(label: str, zones: Sequence[tuple[int, Sequence[_Cell]]]) -> Markup
         rows.append(el("text", f"NUMA {zone}", x=0, y=top + _CELL / 2 + 4, font_size=13, fill="var(--soft)"))
         for place, cell in enumerate(cells):
             row, column = divmod(place, _COLUMNS)
-            rows.append(_drawn(cell, _LABEL + column * _STEP, top + row * _STEP))
+            rows.append(_draw_cell(cell, _LABEL + column * _STEP, top + row * _STEP))
         top += max(1, -(-len(cells) // _COLUMNS)) * _STEP + _ZONE_GAP
     return el(
         "svg",
@@ -100,13 +100,13 @@ def _drawing(label: str, zones: Sequence[tuple[int, Sequence[_Cell]]]) -> Markup
     )
 
 
-def held(outcome: Outcome) -> CPUSet:
+def cpus_at_fault(outcome: Outcome) -> CPUSet:
     """CPUs of the containers that something is wrong with."""
     blamed = {finding.container for finding in outcome.findings}
     return cpuset.union(c.cpuset for c in outcome.pod.containers if c.container in blamed or "*" in blamed)
 
 
-def _drawn(cell: _Cell, x: int, y: int) -> Markup:
+def _draw_cell(cell: _Cell, x: int, y: int) -> Markup:
     place = {"x": x, "y": y, "width": _CELL, "height": _CELL, "rx": 4}
     box = el("rect", fill=COLOURS[cell.use], fill_opacity=1 if cell.ring else 0.35, **place)
     ring = el("rect", fill="none", stroke=cell.ring, stroke_width=3, **place) if cell.ring else None
@@ -126,7 +126,7 @@ def use_of(cpu: int, node: NodeView) -> str:
 
 
 def legend(*, coming: bool = False) -> Markup:
-    """Key of the colours; with `coming`, that of `counted` as well."""
+    """Key of the colours; with `coming`, that of `draw_counts` as well."""
     items = [el("li", el("span", class_="box", style=f"background:{colour}"), use) for use, colour in COLOURS.items()]
     rings = {"held by a pod that has to move": "var(--bad)"}
     rings |= {"for a pod that comes": "var(--good)"} if coming else {}
@@ -141,7 +141,7 @@ _STEPS = 10
 _WRONG = Mapping[str, Sequence[Outcome]]
 
 
-def chosen(plan: EvictionPlan, wrong: _WRONG, text: str = "") -> list[NodeView]:
+def matching_nodes(plan: EvictionPlan, wrong: _WRONG, text: str = "") -> list[NodeView]:
     """Nodes with `text` in their name or in that of a misplaced pod there; those with most such pods first."""
     names = {name for name, outcomes in wrong.items() if any(text in outcome.pod.key for outcome in outcomes)}
     nodes = [node for node in plan.view.nodes.values() if text in node.name or node.name in names]
@@ -149,7 +149,7 @@ def chosen(plan: EvictionPlan, wrong: _WRONG, text: str = "") -> list[NodeView]:
 
 
 def section(nodes: Sequence[NodeView], wrong: _WRONG) -> Markup:
-    """One row a node, one cell a zone: the darker, the more of its CPUs someone has. `nodes` as `chosen`."""
+    """One row a node, one cell a zone: the darker, the more of its CPUs someone has. `nodes` as `matching_nodes`."""
     zones = sorted({zone for node in nodes for zone in (*node.zones, *_cpus(node))})
     if not zones:
         reason = "None of these nodes has a NodeResourceTopology, so nothing is known of NUMA zones."
@@ -178,7 +178,7 @@ def _with_cpus(nodes: Sequence[NodeView]) -> list[NodeView]:
     return [node for node in nodes if node.topology.cpus][:MAX_DETAILS]
 
 
-def used(node: NodeView, zone: int) -> float | None:
+def share_in_use(node: NodeView, zone: int) -> float | None:
     """Part of the zone's CPUs that someone has: the larger of what pods hold alone or is reserved, and of what the
     report says is not available any more. None when neither is known."""
     cpus, available = _cpus(node).get(zone, EMPTY), node.zones.get(zone, {}).get("cpu")
@@ -204,8 +204,8 @@ def _row(node: NodeView, zones: Sequence[int], wrong: Sequence[Outcome], drawn: 
 def _cell(node: NodeView, zone: int, wrong: Sequence[Outcome]) -> Child:
     if zone not in (*node.zones, *_cpus(node)):
         return None
-    part, cpus = used(node, zone), _cpus(node).get(zone, EMPTY)
-    here = ", ".join(outcome.pod.key for outcome in wrong if held(outcome) & cpus)
+    part, cpus = share_in_use(node, zone), _cpus(node).get(zone, EMPTY)
+    here = ", ".join(outcome.pod.key for outcome in wrong if cpus_at_fault(outcome) & cpus)
     words = "not reported" if part is None else f"{100 * part:.0f} %"
     ring = ";outline:3px solid var(--bad)" if here else ""
     title = f"{node.name}, NUMA {zone}: {words}{f'; misplaced: {here}' if here else ''}"

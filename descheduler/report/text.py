@@ -113,7 +113,7 @@ def pieces(
     """The same in lines, for a report of hundreds of thousands of them. `limit`, and what it leaves out: see
     `Selection`. `answer_last`: below the rest, where a terminal shows it."""
     sections = (_plugins(plan), _left_by_limits(plan), _changes(changes), _attempts(attempts))
-    pods = (_evictions(plan, limit), _kept(plan, limit))
+    pods = (_evictions(plan, limit), _kept_pods(plan, limit))
     answer = list(answers(plan, left_out))
     error = printable.one_line(failure)
     failed = [f"The last cycle failed, this is the report of the one before: {error}"] if failure else []
@@ -151,7 +151,7 @@ def brief(plan: EvictionPlan, left_out: str = "") -> str:
 
 def _eviction(number: int, answer: Outcome) -> str:
     reasons = ", ".join(finding_reasons(answer))
-    return _shortened(f"{number:>2}. {answer.pod.key} on {answer.pod.node} → {answer.target or 'no place'}: {reasons}")
+    return _shorten(f"{number:>2}. {answer.pod.key} on {answer.pod.node} → {answer.target or 'no place'}: {reasons}")
 
 
 def finding_reasons(answer: Outcome) -> Iterable[str]:
@@ -206,7 +206,7 @@ def outcome(answer: Outcome, title: str) -> Iterator[str]:
     """Everything about one pod."""
     pod, node = f"{title}{answer.pod.key}", f"  on {answer.pod.node}"
     long = len(pod) + len(node) > width()  # Both names do not fit on one line.
-    yield from map(_shortened, (pod, _INDENT + node) if long else (pod + node,))
+    yield from map(_shorten, (pod, _INDENT + node) if long else (pod + node,))
     for fact in facts(answer):
         yield from _line(fact.label, fact.text)
 
@@ -267,7 +267,7 @@ def _head(plan: EvictionPlan, *, dry: bool) -> Iterator[str]:
     yield "EVICTION PLAN (dry run: nothing was evicted)" if dry else "EVICTION PLAN"
     yield f"time      {view.time}, {view.time_source}"
     scope = f"judged    {_count(len(view.nodes), 'node')}, {_count(pods, 'pod')} by {', '.join(plan.plugins)}"
-    yield from _labelled(scope)
+    yield from _wrap_labelled(scope)
 
 
 def answers(plan: EvictionPlan, left_out: str = "") -> Iterator[str]:
@@ -277,16 +277,16 @@ def answers(plan: EvictionPlan, left_out: str = "") -> Iterator[str]:
     yield f"answer    {total}: {len(plan.evict)} to evict, {len(plan.kept)} kept{unjudged}"
     if plan.kept:
         counts = ", ".join(f"{count} × {reason}" for reason, count in plan.kept_by.items())
-        yield from _labelled(f"kept      {counts}")
+        yield from _wrap_labelled(f"kept      {counts}")
     if plan.not_judged:
         counts = ", ".join(f"{_count(count, 'pod')} by {name}" for name, count in plan.not_judged_by.items())
-        yield from _labelled(f"unjudged  {counts}; the notes say why")
+        yield from _wrap_labelled(f"unjudged  {counts}; the notes say why")
     for warning in document.warnings(plan):
-        yield from _labelled(f"warning   {warning}")
-    yield from _labelled(f"shown     {left_out}" if left_out else "")
+        yield from _wrap_labelled(f"warning   {warning}")
+    yield from _wrap_labelled(f"shown     {left_out}" if left_out else "")
 
 
-def _labelled(text: str) -> list[str]:
+def _wrap_labelled(text: str) -> list[str]:
     return paragraph.wrap(text, width(), rest=" " * 10)
 
 
@@ -305,10 +305,10 @@ def _evictions(plan: EvictionPlan, limit: int | None) -> Iterator[str]:
             if len(pod) + 1 + len(target) <= width():
                 yield f"{pod} {target}"
             else:
-                yield from map(_shortened, (pod, f"{_INDENT * 2}{target}"))
+                yield from map(_shorten, (pod, f"{_INDENT * 2}{target}"))
 
 
-def _kept(plan: EvictionPlan, limit: int | None) -> Iterator[str]:
+def _kept_pods(plan: EvictionPlan, limit: int | None) -> Iterator[str]:
     pods = plan.kept[:limit]
     if pods:
         yield f"KEPT, with findings{_part(pods, plan.kept)}"
@@ -320,7 +320,7 @@ def _kept(plan: EvictionPlan, limit: int | None) -> Iterator[str]:
         groups[f"{', '.join(finding_reasons(answer))}, kept by {answer.reasons[0].reason}"].append(answer)
     for title, several in groups.items():
         yield from ("", f"{_INDENT}{title}{_MORE}")
-        yield from (_shortened(f" -  {answer.pod.key}  on {answer.pod.node}") for answer in several)
+        yield from (_shorten(f" -  {answer.pod.key}  on {answer.pod.node}") for answer in several)
 
 
 def _part(listed: Sequence[object], every: Sequence[object]) -> str:
@@ -392,11 +392,11 @@ def _list(title: str, lines: Sequence[str], limit: int | None = None) -> Iterato
 
 
 def _line(label: str, text: str) -> list[str]:
-    return _wrapped(label, text, width())
+    return _wrap(label, text, width())
 
 
 @functools.lru_cache(maxsize=4096)
-def _wrapped(label: str, text: str, columns: int) -> list[str]:
+def _wrap(label: str, text: str, columns: int) -> list[str]:
     """Kept, because thousands of pods are said the same of."""
     first = f"{_INDENT}{label:<{_LABEL}}"
     if text and len(first) + len(text) <= columns and text.isprintable() and text == text.strip():
@@ -404,7 +404,7 @@ def _wrapped(label: str, text: str, columns: int) -> list[str]:
     return paragraph.wrap(text, columns, first=first, rest=" " * len(first)) or [first.rstrip()]
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     line = printable.one_line(text)
     return line if len(line) <= width() else f"{line[: width() - 1]}…"
 
@@ -420,7 +420,7 @@ _LABELS = {"wrong": "31", "promise": "2", "fact": "2", "cure": "32", "kept": "33
 _FACTS = {"answer": "1;36", "warning": "1;33", "unjudged": "33", "kept": "33"}
 
 
-def painted(line: str) -> str:
+def paint(line: str) -> str:
     """A line of the report with colours for a terminal; it says the same without them."""
     if _TITLE.match(line):
         return _in_color("1", line)

@@ -41,7 +41,7 @@ def owned_by(pod: PodView, kinds: Collection[str]) -> bool:
     return any(owner.kind in kinds for owner in pod.object.metadata.owner_references or ())
 
 
-def chosen(pods: Sequence[PodView], namespaces: Namespaces, selector: LabelSelector | None) -> Sequence[PodView]:
+def select(pods: Sequence[PodView], namespaces: Namespaces, selector: LabelSelector | None) -> Sequence[PodView]:
     """Filter `pods` by `namespaces` and `selector`, in their order."""
     if namespaces.include:
         included = frozenset(namespaces.include)
@@ -55,7 +55,7 @@ def chosen(pods: Sequence[PodView], namespaces: Namespaces, selector: LabelSelec
     return [pod for pod in pods if label_selectors.labels_match(compiled, pod.pod.labels)]
 
 
-def chosen_groups(
+def select_groups(
     view: View, nodes: Sequence[NodeView], namespaces: Namespaces, selector: LabelSelector | None
 ) -> Sequence[SpecGroup]:
     """The pods that stand on `nodes` and that `namespaces` and `selector` leave, by what they share."""
@@ -65,10 +65,10 @@ def chosen_groups(
     if selector is None and len(nodes) == len(view.nodes):
         return groups
     names = frozenset(node.name for node in nodes)
-    return [group for one in groups if (group := _narrowed(one, names, selector))]
+    return [group for one in groups if (group := _narrow(one, names, selector))]
 
 
-def _narrowed(group: SpecGroup, names: Collection[str], selector: LabelSelector | None) -> SpecGroup | None:
+def _narrow(group: SpecGroup, names: Collection[str], selector: LabelSelector | None) -> SpecGroup | None:
     """The group without pods that stand elsewhere or have other labels; None when no pod is left."""
     pods = [
         pod
@@ -81,7 +81,7 @@ def _narrowed(group: SpecGroup, names: Collection[str], selector: LabelSelector 
 
 
 def indices(view: View, groups: Sequence[SpecGroup]) -> Mapping[str, LabelIndex]:
-    """`chosen_groups` by label, by namespace; shared by all who look at all pods of the picture."""
+    """`select_groups` by label, by namespace; shared by all who look at all pods of the picture."""
     return view.indices if groups is view.groups else templates.indices(groups)
 
 
@@ -90,7 +90,7 @@ def leaving(pods: Iterable[PodView], config: MovingPods, handle: Handle) -> list
     return [pod for pod in pods if config.may_leave(pod) and not handle.going(pod) and handle.evictable(pod)]
 
 
-def requested(node: NodeView, handle: Handle, resources: Collection[str]) -> dict[str, int]:
+def staying_requests(node: NodeView, handle: Handle, resources: Collection[str]) -> dict[str, int]:
     """Nano-units that the pods which stay on the node request."""
     staying = [pod for pod in node.pods if not handle.going(pod)]
     return {name: sum(pod.request_nano(name) for pod in staying) for name in resources}

@@ -83,7 +83,7 @@ class Endpoints(Router):
         if good is None:
             return _NONE_YET
         node, refresh = request.query.get("node", "").strip(), request.query.get("refresh") != "off"
-        return answers.page(page.served(good, past, node, refresh=refresh))
+        return answers.page(page.strict(good, past, node, refresh=refresh))
 
     def _health(self) -> Answer:
         """Restarting cures a process that hangs, or has lost its way to the cluster; one failed cycle is no reason."""

@@ -40,7 +40,7 @@ class Stopwatch:
         """So far, by profile and plugin."""
         return dict(self._spent)
 
-    def timed(self, setup: Setup) -> Setup:
+    def time_plugins(self, setup: Setup) -> Setup:
         """The same policy with plugins that are watched."""
         return msgspec.structs.replace(
             setup,
@@ -219,7 +219,7 @@ class Loop:
         watch, began = Stopwatch(self._clock.monotonic), self._clock.monotonic()
         result = self._begun_cycle()
         try:
-            result = self._decided(result, watch)
+            result = self._decide(result, watch)
         except (KoordliteError, OSError) as error:
             result = msgspec.structs.replace(result, error=str(error), unreachable=isinstance(error, OSError))
         seconds = self._clock.monotonic() - began
@@ -238,7 +238,7 @@ class Loop:
             problems=self._policy.problems,
         )
 
-    def _decided(self, result: CycleResult, watch: Stopwatch) -> CycleResult:
+    def _decide(self, result: CycleResult, watch: Stopwatch) -> CycleResult:
         view = self._source.view(self._policy.document, self._setup)
         view = msgspec.structs.replace(view, moving=self._moving())
         self._background, ended = past_evictions.follow(self._background, view, result.began)
@@ -247,7 +247,7 @@ class Loop:
         self._cycle_memory.begin(view, leads=result.leader)
         plan = planner.plan(
             view,
-            watch.timed(self._setup),
+            watch.time_plugins(self._setup),
             self._cycle_memory.sightings,
             self._memory,
             {**self._background, **standing},
@@ -259,7 +259,9 @@ class Loop:
         self._acted = not result.dry_run
         attempts = carry_out(plan)
         begun = {attempt.uid for attempt in attempts if attempt.result == "InBackground"}
-        requests = {o.pod.uid: past_evictions.requested(o.pod, result.began) for o in plan.evict if o.pod.uid in begun}
+        requests = {
+            o.pod.uid: past_evictions.request_for(o.pod, result.began) for o in plan.evict if o.pod.uid in begun
+        }
         self._background = {**self._background, **requests}
         self._cycle_memory.end(plan, attempts, self._setup.pacing.loops, keep=not result.dry_run)
         problems = (*result.problems, *self._cycle_memory.problems)

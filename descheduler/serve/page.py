@@ -36,7 +36,7 @@ class Cycle(msgspec.Struct, frozen=True):
         return cls(msgspec.structs.replace(result, plan=None, attempts=()), pods)
 
 
-def served(result: CycleResult, past: Sequence[Cycle], text: str = "", *, refresh: bool = True) -> Strict:
+def strict(result: CycleResult, past: Sequence[Cycle], text: str = "", *, refresh: bool = True) -> Strict:
     """The page with the content security policy it is served under."""
     return page.strict(document(result, past, text, refresh=refresh), forms=True)
 
@@ -51,7 +51,7 @@ def document(result: CycleResult, past: Sequence[Cycle], text: str = "", *, refr
     wrong: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in result.plan.outcomes:
         wrong[outcome.pod.node].append(outcome)
-    nodes = numa_map.chosen(result.plan, wrong, text)
+    nodes = numa_map.matching_nodes(result.plan, wrong, text)
     return page.page(
         "Descheduler",
         _tiles(result, result.plan),

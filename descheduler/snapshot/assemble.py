@@ -38,7 +38,7 @@ class CoveredPods(msgspec.Struct, frozen=True):
     budget: DisruptionBudget
 
 
-def covered(
+def cover(
     objects: Iterable[wire.PodDisruptionBudgetObject],
     everything: Iterable[SpecGroup],
     before: Mapping[str, CoveredPods],
@@ -225,7 +225,7 @@ def _pod(obj: PackedPod, packer: Packer, classes: Mapping[str, int]) -> PodView:
     priority = obj.spec.priority
     if priority is None:
         priority = classes.get(obj.spec.priority_class_name or "")
-    value = packer.made(obj, priority)
+    value = packer.model(obj, priority)
     if not value.uid:
         value = msgspec.structs.replace(value, uid=value.key)
     started = times.parse_or_none(obj.status.start_time or obj.metadata.creation_timestamp)
@@ -279,7 +279,7 @@ class Pictures:
         leavers, came = self._nodes(objects.of("Node"), reports, problems)
         nodes = {name: home.view for name, home in self._homes.items()}
         everything = (*self._groups[0].values(), *self._groups[1].values())
-        self._budgets = covered(objects.of("PodDisruptionBudget"), everything, self._budgets, leavers, came)
+        self._budgets = cover(objects.of("PodDisruptionBudget"), everything, self._budgets, leavers, came)
         replicas: dict[str, int] = defaultdict(int)
         for group in everything:
             for owner in group.first.object.metadata.owner_references or ():
@@ -361,7 +361,7 @@ class Pictures:
         if previous and previous.is_of(obj, reported.report):
             if name in self._pods.moves:
                 return previous, *previous.change(*self._pods.moves[name], reported.seen_at)
-            previous.seen(reported.seen_at)
+            previous.note_report(reported.seen_at)
             return previous, [], []
         home = Home(obj, reported.report)
         home.change((), self._pods.by_node.get(name, ()), reported.seen_at)

@@ -86,7 +86,7 @@ class Pending(Store[Any]):
         place = meta.namespace, meta.name
         self._bytes += len(raw) - len(self._raw.get(place, b""))
         self._raw[place] = bytes(raw)
-        self._counted()
+        self._count_event()
         if self._bytes > WAITING_BYTES:
             self._settle()
         return meta.resource_version
@@ -99,16 +99,16 @@ class Pending(Store[Any]):
         place = meta.namespace, meta.name
         self._bytes -= len(self._raw.pop(place, b""))
         self._small[place] = None
-        self._counted()
+        self._count_event()
         return meta.resource_version
 
-    def taken(self) -> Mapping[Place, Any]:
+    def drain(self) -> Mapping[Place, Any]:
         """Take the changes since the last time; see `refused` before they are believed."""
         self._settle()
         changed, self._small, self._events = self._small, {}, 0
         return changed
 
-    def _counted(self) -> None:
+    def _count_event(self) -> None:
         self._events += 1
         if self._events > self._most and not self.refused:
             self.refused = f"{self._events} events came since the last cycle, and to read the list costs less"
@@ -116,7 +116,7 @@ class Pending(Store[Any]):
     def _settle(self) -> None:
         for place, raw in self._raw.items():
             try:
-                self._small[place] = files.made(raw, self._kind, self._packer)
+                self._small[place] = files.decode(raw, self._kind, self._packer)
             except (*UNREADABLE, OverflowError) as error:
                 self.refused = f"{'/'.join(filter(None, place))} cannot be read: {error}"
         self._raw, self._bytes = {}, 0
@@ -137,7 +137,7 @@ class Tail(Watching[Any]):
         """The changes since the last time, or why they are not known."""
         with self._lock:
             state = self._reflector.view(self._monotonic()).state
-            changed = self._pending.taken()
+            changed = self._pending.drain()
             refused, is_open = self._pending.refused, self._stream is not None
         if refused:
             return Lost(refused, rest=True)
@@ -174,7 +174,7 @@ class Watches:
         """By kind, why its list was read the last time a watch could not be used; empty where one is in use."""
 
     @property
-    def watched(self) -> tuple[str, ...]:
+    def kinds(self) -> tuple[str, ...]:
         """The kinds of which there is a watch."""
         return tuple(self._tails)
 
@@ -345,7 +345,7 @@ def _list(api: Api, objects: Objects, kind: str, path: str) -> None:
                 _list(api, objects, kind, path)
                 return
         for item in page.items:
-            if not objects.kept(kind, item):
+            if not objects.reuse(kind, item):
                 files.keep(objects, item, kind, where)
     objects.versions[kind] = version
 

@@ -74,7 +74,7 @@ class Objects(msgspec.Struct):
         """Nothing yet, but it knows these objects."""
         return Objects(packer=self.packer, known=dict(self.by_kind), versions=dict(self.versions))
 
-    def kept(self, kind: str, document: msgspec.Raw) -> bool:
+    def reuse(self, kind: str, document: msgspec.Raw) -> bool:
         """Take an object over from the last cycle; False when it is another one, or has changed."""
         previous = self.known.get(kind)
         if not previous:
@@ -308,12 +308,12 @@ def keep(objects: Objects, document: bytes | msgspec.Raw, kind: str, path: str) 
     _put(objects, obj, kind, path)
 
 
-def made(document: bytes | msgspec.Raw, kind: str, packer: Packer) -> Any:
+def decode(document: bytes | msgspec.Raw, kind: str, packer: Packer) -> Any:
     """One object of a known kind as it is kept; msgspec.DecodeError or OverflowError when it cannot be read."""
-    return _settled(_DECODE[kind](document), kind, packer)
+    return _settle(_DECODE[kind](document), kind, packer)
 
 
-def _settled(obj: Any, kind: str, packer: Packer) -> Any:
+def _settle(obj: Any, kind: str, packer: Packer) -> Any:
     """A pod without what no rule looks at. A Node of one picture after the other without the times of its heartbeats,
     which are nearly all that ever changes in it; OverflowError for numbers beyond 64 bits."""
     if kind == "Pod":
@@ -343,7 +343,7 @@ def _put(objects: Objects, obj: Any, kind: str, path: str) -> None:
         objects.problems.append(Problem(f"{path}: {kind.lower()}", "$.metadata.name", "", "there is no name", do))
         return
     try:
-        obj = _settled(obj, kind, objects.packer)
+        obj = _settle(obj, kind, objects.packer)
     except OverflowError:
         do = "correct it; the object is left out of the picture until then"
         why = "a number in it is beyond 64 bits"

@@ -84,7 +84,7 @@ def of_pod(one: PodView, home: NodeView, reported: Report) -> tuple[tuple[Contai
     promises out names the containers that have one.
     """
     reports = reported.placements.get(one.uid, ())
-    placements = reports or as_promised(one.pod, home, reported.allocs.get(one.uid))
+    placements = reports or promise_record(one.pod, home, reported.allocs.get(one.uid))
     zones = one.pod.crane.nodes
     if zones and not any(each.source == "crane" for each in placements):
         whole = ContainerPlacement(namespace=one.pod.namespace, pod=one.pod.name, uid=one.pod.uid, container="*")
@@ -94,10 +94,10 @@ def of_pod(one: PodView, home: NodeView, reported: Report) -> tuple[tuple[Contai
             msgspec.structs.replace(each, promised_nodes=zones, **of_crane) if each.source == "none" else each
             for each in placements or (whole,)
         )
-    return tuple(_refined(each, one, home) for each in placements), bool(reports)
+    return tuple(_refine(each, one, home) for each in placements), bool(reports)
 
 
-def _refined(container: ContainerPlacement, one: PodView, home: NodeView) -> ContainerPlacement:
+def _refine(container: ContainerPlacement, one: PodView, home: NodeView) -> ContainerPlacement:
     """Kubelet aligns to one NUMA node what could fit on one under `restricted`, and what Volcano asked for."""
     if container.source != "kubelet" or container.single_numa:
         return container
@@ -126,7 +126,7 @@ def _could_be_single(container: ContainerPlacement, one: PodView, home: NodeView
     return any(all(name in zone and zone[name] >= most for name, most in requests.items()) for zone in totals.values())
 
 
-def as_promised(pod: Pod, home: NodeView, alloc: PodCPUAlloc | None) -> tuple[ContainerPlacement, ...]:
+def promise_record(pod: Pod, home: NodeView, alloc: PodCPUAlloc | None) -> tuple[ContainerPlacement, ...]:
     """One record for the whole pod from what the scheduler or kubelet promised, taken as the fact for want of better.
 
     Koordinator's promise counts before kubelet's, as in `calGuaranteedCpu`: kubelet does not pin what it manages.
@@ -194,7 +194,7 @@ class Home:
         """Tell whether it was made of these very objects."""
         return self._obj is obj and self._reported is reported
 
-    def seen(self, at: float | None) -> None:
+    def note_report(self, at: float | None) -> None:
         """Then its agent saw its pods last, and these are the same."""
         if self.view.placement_at != at:
             self.view = msgspec.structs.replace(self.view, placement_at=at)
@@ -294,7 +294,7 @@ def read(obj: wire.NRTObject, problems: list[Problem]) -> tuple[Report, float | 
         placements={uid: tuple(containers) for uid, containers in placements.items()},
         koordinator=node_report.of_reader(topology_reader, obj.topology_policies or ()) if is_searched else NO_REPORT,
     )
-    return report, _seen_at(placement, topology_reader.owner, problems)
+    return report, _observation_time(placement, topology_reader.owner, problems)
 
 
 def observed_at(obj: wire.NRTObject) -> str | None:
@@ -310,7 +310,7 @@ class _ObservedAt(msgspec.Struct, frozen=True, rename="camel"):
     observed_at: str | None = None
 
 
-def _seen_at(placement: nrt.Placement | None, owner: str, problems: list[Problem]) -> float | None:
+def _observation_time(placement: nrt.Placement | None, owner: str, problems: list[Problem]) -> float | None:
     if placement is None:
         return None
     try:

@@ -130,7 +130,7 @@ class Packer:
             template=template,
         )
 
-    def made(self, obj: PackedPod, priority: int | None) -> Pod:
+    def model(self, obj: PackedPod, priority: int | None) -> Pod:
         """`koordlite.model.pod.pod_reader.from_wire` of a packed pod, at this priority. Pods of one template share what
         follows from it.
 

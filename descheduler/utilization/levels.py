@@ -235,7 +235,7 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     def _node(self, level: Level, handle: Handle) -> Steps:
         pods = [p for p in level.node.pods if self.candidate(p) and not handle.going(p) and handle.evictable(p)]
         if not pods:
-            text = f"{shown(level.percent)}, but no guard lets any of its pods go"
+            text = f"{percent_text(level.percent)}, but no guard lets any of its pods go"
             yield Note(node=level.node.name, reason="NothingEvictable", text=text)
             return True
         count = 0
@@ -267,7 +267,7 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
         return self.accepted[tolerations]
 
 
-def shown(level: Mapping[str, float]) -> str:
+def percent_text(level: Mapping[str, float]) -> str:
     """`cpu 80.0%, pods 30.0%`: percentages by name, for people."""
     return ", ".join(f"{name} {value:.1f}%" for name, value in sorted(level.items()))
 

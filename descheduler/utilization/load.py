@@ -19,7 +19,7 @@ from descheduler.framework import Finding, Handle, NodeView, Note, PodView, Usag
 from descheduler.picture import pods
 from descheduler.picture.pods import Amounts
 from descheduler.utilization import levels
-from descheduler.utilization.levels import Steps, shown
+from descheduler.utilization.levels import Steps, percent_text
 from descheduler.utilization.load_args import Pool
 from koordlite.formulas.allocatable import reservation
 from koordlite.model import keys
@@ -279,16 +279,16 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Measure what the widest target still takes of each resource."""
         gaps: dict[str, int] = {}
         for target in self.targets:
-            have = self._expected(target)
+            have = self._booked_use(target)
             for name, most in self._use(target).high.items():
                 gaps[name] = max(gaps.get(name, 0), most - have.get(name, 0))
         self.widest.update(gaps)
 
     def _stays_low(self, target: Load, used: Amounts) -> bool:
-        have, limit = self._expected(target), self._use(target).high
+        have, limit = self._booked_use(target), self._use(target).high
         return all(have.get(name, 0) + amount <= limit[name] for name, amount in used.items() if name in limit)
 
-    def _expected(self, target: Load) -> dict[str, int]:
+    def _booked_use(self, target: Load) -> dict[str, int]:
         """Use of a target with what this pass sends there."""
         return self.booked.get(target.node.name) or self._use(target).used
 
@@ -298,7 +298,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return sorted(self._place(target) for target in self.targets)
 
     def _place(self, target: Load) -> tuple[float, str, Load]:
-        have, limit = self._expected(target), self._use(target).high
+        have, limit = self._booked_use(target), self._use(target).high
         return max((have.get(n, 0) / most for n, most in limit.items() if most), default=0.0), target.node.name, target
 
     def _book(self, target: Load, used: Amounts) -> None:
@@ -321,7 +321,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def sentence(self, source: Load) -> str:
         """The reason why the node is too full, in Koordinator's words, with the thresholds that hold on it."""
         use = self._use(source)
-        return overused(use.used, use.high, source.capacity, prod=self.prod)
+        return overuse_text(use.used, use.high, source.capacity, prod=self.prod)
 
     def _finding(self, pod: PodView, source: Load) -> Finding:
         use, capacity = self._use(source), source.capacity
@@ -331,7 +331,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             pod=pod.uid,
             reason="ProdOverused" if self.prod else "NodeOverused",
             severity="exposed" if self.dry_run else "hard",
-            promise=f"at most {shown(most)} of {source.node.name} is used{' by prod pods' if self.prod else ''}",
+            promise=f"at most {percent_text(most)} of {source.node.name} is used{' by prod pods' if self.prod else ''}",
             fact=self.sentence(source),
             cure="dryRun of LowNodeLoad is on: it stays" if self.dry_run else "it leaves for an underutilized node",
             evidence={
@@ -343,10 +343,10 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
 
-def overused(used: Amounts, limit: Amounts, capacity: Amounts, *, prod: bool) -> str:
+def overuse_text(used: Amounts, limit: Amounts, capacity: Amounts, *, prod: bool) -> str:
     """Sentence on the resources that are used too much, in percent of what the node has.
 
-    >>> overused({"cpu": 3200}, {"cpu": 2000}, {"cpu": 4000}, prod=False)
+    >>> overuse_text({"cpu": 3200}, {"cpu": 2000}, {"cpu": 4000}, prod=False)
     'node is overutilized, node cpu usage(80.00%)>threshold(50.00%)'
 
     Source: Koordinator `overUtilizedEvictionReason`.

@@ -75,7 +75,7 @@ class Watch(msgspec.Struct, frozen=True):
 NEW = Watch()
 
 
-def marked(watch: Watch, *, normal: bool, now: float, debounce: Debounce) -> Watch:
+def mark(watch: Watch, *, normal: bool, now: float, debounce: Debounce) -> Watch:
     """The watch after one more sighting."""
     if watch.anomalous and now - watch.since >= debounce.timeout_seconds:
         watch = Watch(since=now)
@@ -209,7 +209,7 @@ class Config(MovingPods):
 
         Koordinator judges this level first, on all nodes, and a pool's nodes twice.
         """
-        yield from map(self.completed, self.node_pools)
+        yield from map(self.complete, self.node_pools)
         if self.high_thresholds or self.prod_high_thresholds:
             yield self.whole
 
@@ -226,7 +226,7 @@ class Config(MovingPods):
         )
         return Pool(name=DEFAULT_POOL, **own)
 
-    def completed(self, pool: NodePool) -> Pool:
+    def complete(self, pool: NodePool) -> Pool:
         """The pool with what it leaves out taken from this level. Source: Koordinator's defaults of the arguments."""
         above = self.whole
         own = {name: value for name in Pool.__struct_fields__ if (value := getattr(pool, name)) is not None}

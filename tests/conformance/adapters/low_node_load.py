@@ -12,8 +12,8 @@ from descheduler.framework import View
 from descheduler.metrics_sources import gather
 from descheduler.picture import pods
 from descheduler.utilization import levels
-from descheduler.utilization.load import overused
-from descheduler.utilization.load_args import NEW, AnomalyCondition, Config, Debounce, Pool, marked
+from descheduler.utilization.load import overuse_text
+from descheduler.utilization.load_args import NEW, AnomalyCondition, Config, Debounce, Pool, mark
 from koordlite.model import times
 from koordlite.model.errors import ConfigError
 from koordlite.model.reading import strict
@@ -62,7 +62,7 @@ def defaults(given: Any, expect: Any) -> tuple[Any, Any]:
         "resourceWeights": top.resource_weights,
         "anomalyCondition": _condition(top.anomaly_condition),
         "detectorCacheTimeout": config.detector_cache_timeout,
-        "nodePools": [{**_pool(config.completed(pool)), **_kept(text)} for pool, text in listed],
+        "nodePools": [{**_pool(config.complete(pool)), **_kept(text)} for pool, text in listed],
     }
     return {"args": descheduler_rules.compact(found)}, {"args": descheduler_rules.compact(expect["args"])}
 
@@ -132,7 +132,7 @@ def watched(given: Any, expect: Any) -> tuple[Any, Any]:
         times_before = before["times"] * (node in (before["nodes"] or ())) + given["extraDetectionsOnAll"]
         watch = NEW
         for _ in range(times_before + 1):
-            watch = marked(watch, normal=False, now=0.0, debounce=debounce)
+            watch = mark(watch, normal=False, now=0.0, debounce=debounce)
         found.append((node, watch.anomalous))
     return {
         "abnormalOnNextCall": [node for node, anomalous in found if anomalous or debounce.abnormalities == 1]
@@ -144,4 +144,4 @@ def reason(given: Any, expect: Any) -> tuple[Any, Any]:
     held = pods.units(shapes.quantities(given["allocatable"]))
     used = pods.units(shapes.quantities(given["usage"]))
     limit = {name: int(percent * 0.01 * held.get(name, 0)) for name, percent in given["highThresholds"].items()}
-    return {"reason": overused(used, limit, held, prod=given["prod"])}, expect
+    return {"reason": overuse_text(used, limit, held, prod=given["prod"])}, expect

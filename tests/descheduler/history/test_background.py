@@ -51,4 +51,4 @@ def test_a_restart_finds_the_pods_that_say_they_are_moved(cluster: Any) -> None:
     moving(cluster)
     going, _ = past_evictions.follow({}, cluster.view(), 5.0)
     assert going == {"uid-p": Request("default", "p", "uid-p", "a", 5.0, confirmed=True)}
-    assert list(past_evictions.counted(going.values())) == [("a", "default")]
+    assert list(past_evictions.places(going.values())) == [("a", "default")]

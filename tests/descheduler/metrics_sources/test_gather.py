@@ -55,20 +55,23 @@ class Refusing:
 
 
 def test_only_what_plugins_need_is_asked_for(cluster: Any) -> None:
-    assert gather.wanted(setup(PAIR)) == ()
-    assert gather.wanted(setup(BY_METRICS, BY_METRICS, BY_QUERY)) == (("KubernetesMetrics", ""), ("Prometheus", "q"))
-    assert Gatherer(Refusing()).measured(cluster.view(), setup(PAIR)).usage == {}
+    assert gather.required_sources(setup(PAIR)) == ()
+    assert gather.required_sources(setup(BY_METRICS, BY_METRICS, BY_QUERY)) == (
+        ("KubernetesMetrics", ""),
+        ("Prometheus", "q"),
+    )
+    assert Gatherer(Refusing()).measure(cluster.view(), setup(PAIR)).usage == {}
 
 
 def test_the_metrics_api_is_read_in_two_lists_and_smoothed(cluster: Any) -> None:
     cluster.node("a")
     server = Server("1")
     gatherer = Gatherer(server)
-    first = gatherer.measured(cluster.view(), setup(BY_METRICS)).usage["KubernetesMetrics"]
+    first = gatherer.measure(cluster.view(), setup(BY_METRICS)).usage["KubernetesMetrics"]
     assert first.nodes == {"a": {"cpu": 1000, "memory": 2**20}}
     assert first.pods == {"default/p": {"cpu": 2000, "memory": 2 * 2**20}}
     server.cpu = "2"
-    second = gatherer.measured(cluster.view(), setup(BY_METRICS)).usage["KubernetesMetrics"]
+    second = gatherer.measure(cluster.view(), setup(BY_METRICS)).usage["KubernetesMetrics"]
     assert second.nodes["a"]["cpu"] == 1100
     assert second.pods["default/p"]["cpu"] == 4000
 
@@ -83,12 +86,12 @@ def test_the_metrics_api_is_read_in_two_lists_and_smoothed(cluster: Any) -> None
     ids=["no metrics server", "files without measurements", "no Prometheus configured"],
 )
 def test_why_there_is_no_measurement(cluster: Any, gatherer: Gatherer, text: str, name: str, word: str) -> None:
-    assert word in gatherer.measured(cluster.view(), setup(text)).usage[name].absent
+    assert word in gatherer.measure(cluster.view(), setup(text)).usage[name].absent
 
 
 def test_measurements_in_the_files_are_used(cluster: Any) -> None:
     cluster.add({"kind": "NodeMetrics", "metadata": {"name": "a"}, "usage": {"cpu": "3"}})
-    view = Gatherer().measured(cluster.view(), setup(BY_METRICS))
+    view = Gatherer().measure(cluster.view(), setup(BY_METRICS))
     assert view.usage["KubernetesMetrics"].nodes == {"a": {"cpu": 3000}}
 
 

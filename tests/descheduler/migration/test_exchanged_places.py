@@ -161,7 +161,7 @@ class Order:
         """A step of a job; the process may die between its writes."""
         before = self.jobs[name]
         after = before
-        others = reconcile.exchanged(self.jobs.values(), self.places, lambda job: job.pod.uid not in self.pods)
+        others = reconcile.exchanges(self.jobs.values(), self.places, lambda job: job.pod.uid not in self.pods)
         if other := others.get(name):
             after = objects.with_reservation(before, other)
         pod = self.pod(before.pod.uid, "old") if before.pod.uid in self.pods else None

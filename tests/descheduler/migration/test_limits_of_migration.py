@@ -138,8 +138,8 @@ def test_a_share_is_never_more_than_there_are_and_never_nothing(replicas: int, v
 @hypothesis.given(st.lists(st.floats(0, 1000)), st.floats(1000, 2000))
 def test_a_bucket_never_holds_more_than_its_burst(taken: list[float], now: float) -> None:
     rate = Rate(1 / 100, burst=2)
-    assert rate.left(taken, now) <= 2
-    assert rate.left([], now) == 2
+    assert rate.tokens(taken, now) <= 2
+    assert rate.tokens([], now) == 2
 
 
 def test_ten_replicas_may_lose_one_pod_in_150_seconds() -> None:
@@ -176,7 +176,7 @@ def test_an_eviction_that_was_refused_costs_nothing() -> None:
 def test_how_long_jobs_are_kept(made: str | None, phase: str, ttl: str | None, old: bool) -> None:
     one = job("a", made=made, phase=phase)
     one = msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, ttl=ttl))
-    assert objects.outlived(one, 3600.0) == old
+    assert objects.is_outlived(one, 3600.0) == old
 
 
 def test_a_job_names_its_pod_by_uid_and_says_who_works_on_it() -> None:

@@ -14,7 +14,7 @@ import pytest
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import PodView, View
 from descheduler.picture.templates import Template, grouped, pods_of
-from descheduler.rules.pod_filter import chosen_groups
+from descheduler.rules.pod_filter import select_groups
 from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects as wire
 
@@ -111,7 +111,7 @@ def test_templates_that_a_plugin_looks_at(
     three_on_two_nodes(cluster)
     cluster.pod("o", "b", labels={"a": "b"})["metadata"]["namespace"] = "other"
     view = cluster.view()
-    found = chosen_groups(view, [view.nodes[name] for name in nodes], namespaces, selector)
+    found = select_groups(view, [view.nodes[name] for name in nodes], namespaces, selector)
     assert [name for group in found for one in group.templates for name in names(one.pods)] == expected
 
 

@@ -98,7 +98,7 @@ def test_limits_hold_for_the_set(crowded: Cluster, limits: str, reason: str) -> 
 def test_where_one_has_to_wait_the_others_stay_too(crowded: Cluster) -> None:
     view, setup = crowded.view(), reader.setup(reader.parse(policy(), "policy"))
     two = next(pod for pod in view.by_uid.values() if pod.pod.name == "two")
-    plan = planner.plan(view, setup, background={two.uid: past_evictions.requested(two, view.now)})
+    plan = planner.plan(view, setup, background={two.uid: past_evictions.request_for(two, view.now)})
     assert kept(plan) == {"one": "OthersStay", "two": "EvictionInBackground"}
     closed = policy(limits="windows: [{days: [Mon], start: '01:00', end: '02:00'}]")
     assert kept(crowded.plan(closed)) == {"one": "OutsideWindow", "two": "OutsideWindow"}

@@ -93,12 +93,12 @@ def test_of_intended_evictions_those_count_whose_pods_go(view: Any) -> None:
     pending = past_evictions.intents({}, made)
     assert [one.move.pod for one in pending] == ["default/p", "default/q", "default/r"]
     uids = [one.uid for one in pending]
-    assert past_evictions.resumed({}, pending, view) == {}
-    assert owners(past_evictions.resumed({}, pending, without(view, uids[0]))) == {"app-p"}
-    assert owners(past_evictions.resumed({}, pending, with_pod(view, uids[1], deleting=True))) == {"app-q"}
+    assert past_evictions.resume({}, pending, view) == {}
+    assert owners(past_evictions.resume({}, pending, without(view, uids[0]))) == {"app-p"}
+    assert owners(past_evictions.resume({}, pending, with_pod(view, uids[1], deleting=True))) == {"app-q"}
     notes = {past_evictions.IN_PROGRESS: "true"}
-    assert owners(past_evictions.resumed({}, pending, with_pod(view, uids[2], annotations=notes))) == {"app-r"}
-    assert owners(past_evictions.resumed({}, pending, msgspec.structs.replace(view, moving={uids[0]: "a job"}))) == {
+    assert owners(past_evictions.resume({}, pending, with_pod(view, uids[2], annotations=notes))) == {"app-r"}
+    assert owners(past_evictions.resume({}, pending, msgspec.structs.replace(view, moving={uids[0]: "a job"}))) == {
         "app-p"
     }
 
@@ -120,7 +120,7 @@ def with_pod(view: Any, uid: str, **parts: Any) -> Any:
 def test_what_was_resumed_is_what_the_end_of_the_cycle_would_have_kept(view: Any) -> None:
     made = planner.plan(view, SETUP)
     empty = msgspec.structs.replace(view, by_uid={})
-    assert past_evictions.resumed({}, past_evictions.intents({}, made), empty) == past_evictions.after(
+    assert past_evictions.resume({}, past_evictions.intents({}, made), empty) == past_evictions.after(
         {}, made, evicted(made), LOOPS
     )
 

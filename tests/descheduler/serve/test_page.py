@@ -55,7 +55,7 @@ def test_the_page_has_zones_violations_distances_and_cycles(full: Cluster) -> No
 
 
 def test_nothing_inline_and_a_policy_that_allows_our_script_alone(full: Cluster) -> None:
-    made = page.served(told(full), ())
+    made = page.strict(told(full), ())
     assert "style=" not in made.text
     assert made.text.count("<script") == 1 and f"<script>{LIVE_SCRIPT}</script>" in made.text
     assert made.policy.startswith("default-src 'none'; style-src 'sha256-")
@@ -63,7 +63,7 @@ def test_nothing_inline_and_a_policy_that_allows_our_script_alone(full: Cluster)
 
 
 def test_it_stops_refreshing_when_asked_and_keeps_what_was_looked_for(full: Cluster) -> None:
-    made = page.served(told(full), (), "db-0", refresh=False)
+    made = page.strict(told(full), (), "db-0", refresh=False)
     assert "<script" not in made.text and "script-src" not in made.policy
     assert 'href="?node=db-0"' in made.text, "the link that makes it refresh"
     assert 'href="?node=db-0&amp;refresh=off"' in page.document(told(full), (), "db-0")
@@ -71,9 +71,9 @@ def test_it_stops_refreshing_when_asked_and_keeps_what_was_looked_for(full: Clus
 
 def test_how_full_a_zone_is(full: Cluster) -> None:
     nodes = full.view().nodes
-    assert numa_map.used(nodes["a"], 0) == pytest.approx(4 / 8)
-    assert numa_map.used(nodes["a"], 1) == 0
-    assert numa_map.used(nodes["c"], 0) is None
+    assert numa_map.share_in_use(nodes["a"], 0) == pytest.approx(4 / 8)
+    assert numa_map.share_in_use(nodes["a"], 1) == 0
+    assert numa_map.share_in_use(nodes["c"], 0) is None
 
 
 def test_what_the_report_says_is_taken_counts_where_it_is_more(full: Cluster) -> None:
@@ -81,7 +81,7 @@ def test_what_the_report_says_is_taken_counts_where_it_is_more(full: Cluster) ->
         obj for obj in full.objects if obj["kind"] == "NodeResourceTopology" and obj["metadata"]["name"] == "b"
     )
     report["zones"][1]["resources"][0]["available"] = "2"
-    assert numa_map.used(full.view().nodes["b"], 1) == pytest.approx(0.75)
+    assert numa_map.share_in_use(full.view().nodes["b"], 1) == pytest.approx(0.75)
 
 
 def test_best_effort_cpus_and_distances_are_read_from_the_report(full: Cluster) -> None:

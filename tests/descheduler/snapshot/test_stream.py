@@ -231,8 +231,8 @@ def test_equal_pods_share_what_is_equal(cluster: Any) -> None:
     first, second = (packer.small(decoded(cluster.pod(name, "a", owner="app"))) for name in ("p", "q"))
     assert first.spec.containers is second.spec.containers
     assert first.metadata.owner_references is second.metadata.owner_references
-    assert packer.made(first, None).requests is packer.made(second, None).requests
-    assert (packer.made(second, None).name, packer.made(second, None).uid) == ("q", "uid-q")
+    assert packer.model(first, None).requests is packer.model(second, None).requests
+    assert (packer.model(second, None).name, packer.model(second, None).uid) == ("q", "uid-q")
 
 
 def test_a_state_that_is_only_a_name_is_not_taken_for_a_container_that_is_only_a_name(cluster: Any) -> None:
@@ -243,7 +243,7 @@ def test_a_state_that_is_only_a_name_is_not_taken_for_a_container_that_is_only_a
     packer.small(decoded(stated))
     small = packer.small(decoded(plain))
     assert small.spec.containers == (wire.Container(name="main"),)
-    assert packer.made(small, None) == alone(decoded(plain))
+    assert packer.model(small, None) == alone(decoded(plain))
 
 
 @pytest.mark.parametrize("qos", ["LSR", "BE", ""])
@@ -253,7 +253,7 @@ def test_a_shared_value_is_what_the_reader_makes_of_the_pod(cluster: Any, qos: s
     for name in ("p", "q"):
         obj = decoded(cluster.pod(name, "a", labels={"koordinator.sh/qosClass": qos}))
         read = pod_reader.from_wire(obj)
-        value = packer.made(packer.small(obj), priority)
+        value = packer.model(packer.small(obj), priority)
         assert (value.qos_class, value.requests, value.kube_qos) == (read.qos_class, read.requests, read.kube_qos)
         assert (value.key, value.uid, value.priority) == (read.key, read.uid, priority)
 
@@ -274,11 +274,11 @@ TEXTS = (
 def test_a_pod_with_a_label_or_note_of_its_own_is_read_as_if_it_were_alone(cluster: Any, key: str) -> None:
     packer = Packer()
     plain = cluster.pod("plain", "a", labels={"app": "x"})
-    packer.made(packer.small(decoded(plain)), None)
+    packer.model(packer.small(decoded(plain)), None)
     for number, (part, text) in enumerate((part, text) for part in ("labels", "annotations") for text in TEXTS):
         meta = {**plain["metadata"], "name": f"p{number}", part: {key: text}}
         obj = decoded({**plain, "metadata": meta})
-        assert packer.made(packer.small(obj), obj.spec.priority) == alone(obj)
+        assert packer.model(packer.small(obj), obj.spec.priority) == alone(obj)
 
 
 def test_notes_that_no_rule_reads_are_left_out(cluster: Any) -> None:
@@ -303,7 +303,7 @@ def test_what_was_forgotten_is_only_not_shared(cluster: Any, monkeypatch: pytest
     monkeypatch.setattr(pack, "_KEPT_PARTS", 1)
     packer = Packer()
     pods = [cluster.pod(f"p{i}", "a", cpu=f"{i % 3 + 1}", labels={"app": f"a{i % 2}"}) for i in range(12)]
-    kept = [packer.made(packer.small(decoded(one)), None) for one in pods]
+    kept = [packer.model(packer.small(decoded(one)), None) for one in pods]
     assert kept == [alone(decoded(one)) for one in pods]
 
 

@@ -420,7 +420,7 @@ def test_every_plan_is_that_of_a_fresh_list(server: Server, following: Watches, 
         policy = weather.chance.choice([POLICY, RELOADED])
         plan = decided(held, pictures, policy, weather.now)
         assert seen(plan) == seen(decided(fresh, assemble.Pictures(), policy, weather.now))
-        server.settle(following.watched)
+        server.settle(following.kinds)
         if weather.chance.random() < 0.4:  # Nothing that a place in the picture follows from.
             for _ in range(5):
                 weather.restart()
@@ -446,7 +446,7 @@ def decided(objects: Objects, pictures: assemble.Pictures, policy: str, now: flo
 def read_twice(server: Server, following: Watches, between: Callable[[], object]) -> Objects:
     """Two cycles; what happens between them."""
     first = cluster.read(server, before=cluster.nothing_yet(), watches=following)
-    server.settle(following.watched)
+    server.settle(following.kinds)
     server.lists.clear()
     between()
     for stream in server.open():
@@ -458,14 +458,14 @@ def test_at_rest_nothing_is_listed(server: Server, following: Watches) -> None:
     Weather(server, 1)
     read_twice(server, following, lambda: None)
     assert server.lists == []
-    assert set(following.watched) == set(cluster.PATHS)
+    assert set(following.kinds) == set(cluster.PATHS)
 
 
 def test_what_says_the_same_stays_the_same(server: Server, following: Watches) -> None:
     weather, pictures = Weather(server, 1), assemble.Pictures()
     first = cluster.read(server, before=cluster.nothing_yet(), watches=following)
     before = pictures.view(first, times.show(weather.now))
-    server.settle(following.watched)
+    server.settle(following.kinds)
     weather.now += 60
     for name in NODES:
         weather.heartbeat(name)
@@ -503,7 +503,7 @@ def test_what_cannot_be_read_is_listed_until_it_is_right(server: Server, followi
     assert server.lists == [cluster.PATHS["Pod"]]
     assert "shop/broken cannot be read" in following.reasons["Pod"]
     assert [problem.object for problem in again.problems] == ["https://cluster/api/v1/pods: pod/shop/broken"]
-    assert "Pod" not in following.watched
+    assert "Pod" not in following.kinds
 
 
 def test_too_many_events_end_a_watch_and_the_list_is_read_for_some_cycles(
@@ -515,8 +515,8 @@ def test_too_many_events_end_a_watch_and_the_list_is_read_for_some_cycles(
     assert "31 events came since the last cycle" in following.reasons["Pod"]
     turns = []
     for _ in range(6):
-        turns.append("Pod" in following.watched)
-        server.settle(following.watched)
+        turns.append("Pod" in following.kinds)
+        server.settle(following.kinds)
         if turns[-1]:
             for _ in range(31):
                 weather.pod("p1")
@@ -532,7 +532,7 @@ def test_a_watch_that_is_not_allowed_is_told_and_the_list_counts(
     weather, path = Weather(server, 1), cluster.PATHS["Pod"]
     server.refused.add(path)
     first = cluster.read(server, before=cluster.nothing_yet(), watches=following)
-    server.settle(tuple(kind for kind in following.watched if kind != "Pod"))
+    server.settle(tuple(kind for kind in following.kinds if kind != "Pod"))
     server.lists.clear()
     weather.pod("p50")
     with caplog.at_level("INFO"):
@@ -545,7 +545,7 @@ def test_a_watch_that_is_not_allowed_is_told_and_the_list_counts(
 def test_a_cycle_that_failed_half_way_loses_nothing(server: Server, following: Watches) -> None:
     weather = Weather(server, 1)
     first = cluster.read(server, before=cluster.nothing_yet(), watches=following)
-    server.settle(following.watched)
+    server.settle(following.kinds)
     server.put("Node", {"metadata": {"name": "late"}})
     server.end("Pod", GONE)
     weather.pod("p55")
@@ -580,7 +580,7 @@ def test_a_kind_that_the_server_does_not_have_is_asked_for_again_after_five_minu
         server.unserved.clear()
         now = 602.0
         objects = cluster.read(server, before=objects, watches=followed)
-        assert {"NodeMetric", "NodeResourceTopology"} <= {*followed.watched}
+        assert {"NodeMetric", "NodeResourceTopology"} <= {*followed.kinds}
     finally:
         followed.stop()
     assert objects.problems == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descheduler.utilization.load_args import NEW, USUAL, AnomalyCondition, Debounce, Watch, marked
+from descheduler.utilization.load_args import NEW, USUAL, AnomalyCondition, Debounce, Watch, mark
 
 THREE_OR_TWO = Debounce(abnormalities=3, normalities=2, timeout_seconds=60.0)
 
@@ -15,7 +15,7 @@ def watched(sightings: str, debounce: Debounce = THREE_OR_TWO, step_seconds: flo
     """`x`: too full; `.`: not."""
     watch = NEW
     for number, sighting in enumerate(sightings):
-        watch = marked(watch, normal=sighting == ".", now=number * step_seconds, debounce=debounce)
+        watch = mark(watch, normal=sighting == ".", now=number * step_seconds, debounce=debounce)
     return watch
 
 
