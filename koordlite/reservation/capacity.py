@@ -157,24 +157,21 @@ def fit_node(request: Whole, where: NodeCapacity, extra: Whole) -> list[str]:
 
 def fit_reservation(requests: Amounts, holding: Holding, preemptible: Amounts, *, detailed: bool) -> list[str]:
     """Reason why a Restricted reservation has too little for the pod; `detailed` with the numbers."""
-    reasons = _too_many_pods(holding, preemptible, detailed=detailed)
+    reasons = []
+    if "pods" in holding.allocatable:
+        # It limits the owners.
+        most, used = holding.allocatable["pods"].value, len(holding.owners) - preemptible.get("pods", ZERO).value
+        if used + 1 > most:
+            reasons.append(f"{PREFIX}Too many pods" + (_numbers(1, used, most) if detailed else ""))
     for name in holding.names:
         requested = requests.get(name, ZERO)
         capacity = minus(holding.allocatable.get(name, ZERO), holding.reserved.get(name, ZERO))
-        used = minus(holding.allocated[name], preemptible.get(name, ZERO)) if name in holding.allocated else ZERO
-        used = used if used.nano > 0 else ZERO
-        if requested.nano and requested > minus(capacity, used):
-            numbers = (_whole(name, amount) for amount in (requested, used, capacity))
+        taken = minus(holding.allocated[name], preemptible.get(name, ZERO)) if name in holding.allocated else ZERO
+        taken = taken if taken.nano > 0 else ZERO
+        if requested.nano and requested > minus(capacity, taken):
+            numbers = (_whole(name, amount) for amount in (requested, taken, capacity))
             reasons.append(f"{PREFIX}Insufficient {name}" + (_numbers(*numbers) if detailed else ""))
     return reasons
-
-
-def _too_many_pods(holding: Holding, preemptible: Amounts, *, detailed: bool) -> list[str]:
-    """`pods` limits the owners where the reservation holds it."""
-    if "pods" not in holding.allocatable:
-        return []
-    most, used = holding.allocatable["pods"].value, len(holding.owners) - preemptible.get("pods", ZERO).value
-    return [f"{PREFIX}Too many pods" + (_numbers(1, used, most) if detailed else "")] if used + 1 > most else []
 
 
 def score(requests: Amounts, holding: Holding) -> int:

@@ -17,7 +17,6 @@ from koordlite.model.label_selectors import check_requirement
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import (
     NodeSelectorTerm,
-    OwnerReference,
     PodObject,
     Taint,
     Toleration,
@@ -203,15 +202,14 @@ def _is_object(owner: ObjectReference, pod: PodObject) -> bool:
 
 
 def _has_controller(owner: ControllerReference, pod: PodObject) -> bool:
-    if owner.namespace not in ("", pod.metadata.namespace):
-        return False
-    return any(_is_reference(owner, reference) for reference in pod.metadata.owner_references or ())
-
-
-def _is_reference(owner: ControllerReference, has: OwnerReference) -> bool:
-    pairs = (owner.uid, has.uid), (owner.name, has.name), (owner.kind, has.kind)
-    same = all(want in ("", value) for want, value in (*pairs, (owner.api_version, has.api_version)))
-    return same and (owner.controller is None or owner.controller == has.controller)
+    return owner.namespace in ("", pod.metadata.namespace) and any(
+        owner.uid in ("", reference.uid)
+        and owner.name in ("", reference.name)
+        and owner.kind in ("", reference.kind)
+        and owner.api_version in ("", reference.api_version)
+        and owner.controller in (None, reference.controller)
+        for reference in pod.metadata.owner_references or ()
+    )
 
 
 T = TypeVar("T", bound=msgspec.Struct)

@@ -14,7 +14,6 @@ import msgspec
 
 from koordlite.model import keys
 from koordlite.model.errors import InputError, Problem
-from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import ObjectMeta
 from koordlite.model.wire.reservation import HandOverText, Owner, ReservationObject
 from koordlite.numa.koordinator import assignments
@@ -88,13 +87,6 @@ class PlacedReservation(msgspec.Struct, frozen=True, eq=False):
         """Tell whether any pod may take it now."""
         return lifecycle.is_matchable(self.object, self.holding, self.problems)
 
-    def with_owners(self, requests: Mapping[str, Mapping[str, Quantity]]) -> PlacedReservation:
-        """With these pods, by uid, as those that took of it."""
-        holding = self.holding
-        for uid, amounts in requests.items():
-            holding = holding.taken_by(uid, amounts)
-        return self if holding is self.holding else msgspec.structs.replace(self, holding=holding)
-
 
 def placed(obj: ReservationObject) -> PlacedReservation | None:
     """The reservation where it is available on a node, without owners; None otherwise."""
@@ -104,7 +96,10 @@ def placed(obj: ReservationObject) -> PlacedReservation | None:
     owner, text = f"reservation/{holding.name}", (obj.metadata.annotations or {}).get(keys.RESOURCE_STATUS)
     try:
         own = assignments.written(text, holding.uid) if text else Allocation(uid=holding.uid)
-        _check(own, holding)
+        # They were copied from a pod, on which a tenant may have written.
+        most = -(-holding.allocatable.get("cpu", ZERO).milli // 1000)
+        if len(own.cpus) > most:
+            raise ValueError(f"they are {len(own.cpus)} CPUs, and {most} are reserved")
     except ValueError as error:
         why = Problem(owner, keys.RESOURCE_STATUS, str(text), str(error), "delete the reservation and make it again")
         own, problems = Allocation(uid=holding.uid), (*problems, why)
@@ -133,13 +128,6 @@ def preferred(candidate: Candidate, among: Sequence[PlacedReservation]) -> list[
     scores = [capacity.score(candidate.requests, one.holding) for one in among]
     places = sorted(range(len(among)), key=lambda at: (not among[at].handed_to, at != first, -scores[at], at))
     return [among[place] for place in places]
-
-
-def _check(own: Allocation, holding: Holding) -> None:
-    """ValueError for more CPUs than are reserved: they were copied from a pod, on which a tenant may have written."""
-    most = -(-holding.allocatable.get("cpu", ZERO).milli // 1000)
-    if len(own.cpus) > most:
-        raise ValueError(f"they are {len(own.cpus)} CPUs, and {most} are reserved")
 
 
 class OnNode(msgspec.Struct, frozen=True):
@@ -244,7 +232,10 @@ class ReservationIndex:
     def _with_owners(self, one: PlacedReservation, alive: dict[str, ClusterPod]) -> PlacedReservation:
         owners = {owner.uid for owner in one.object.status.current_owners or ()}
         owners |= {uid for uid, pod in alive.items() if (pod.reservation_uid or self._took.get(uid)) == one.uid}
-        return one.with_owners({uid: alive[uid].shape.pod.requests for uid in sorted(owners & alive.keys())})
+        holding = one.holding
+        for uid in sorted(owners & alive.keys()):
+            holding = holding.taken_by(uid, alive[uid].requests)
+        return msgspec.structs.replace(one, holding=holding)
 
     def _drop(self, before: PlacedReservation | None) -> None:
         if before is None:

@@ -218,8 +218,12 @@ def reserve_pod(reservation: ReservationObject) -> dict[str, Any]:
     template = reservation.spec.template or {}
     spec = dict(template.get("spec") or {})
     meta = dict(template.get("metadata") or {})
-    notes = {**(meta.get("annotations") or {}), **(reservation.metadata.annotations or {}), **_notes(reservation, spec)}
-    spec.pop("nodeName", None)
+    notes = {**(meta.get("annotations") or {}), **(reservation.metadata.annotations or {})}
+    notes |= {keys.RESERVE_POD: "true", keys.RESERVATION_NAME: reservation.metadata.name}
+    if reservation.spec.pre_allocation:
+        notes[keys.IS_PRE_ALLOCATION] = "true"
+    if node := spec.pop("nodeName", None):
+        notes[keys.RESERVATION_NODE] = node
     if reservation.status.node_name:
         spec["nodeName"] = reservation.status.node_name
     if spec.get("priority") is None:
@@ -235,15 +239,6 @@ def reserve_pod(reservation: ReservationObject) -> dict[str, Any]:
     pod = {"metadata": meta, "spec": _with_allocatable(reservation, spec)}
     phase = {SUCCEEDED: "Succeeded", FAILED: "Failed"}.get(reservation.status.phase)
     return {**pod, "status": {"phase": phase}} if phase else pod
-
-
-def _notes(reservation: ReservationObject, spec: dict[str, Any]) -> dict[str, str]:
-    notes = {keys.RESERVE_POD: "true", keys.RESERVATION_NAME: reservation.metadata.name}
-    if reservation.spec.pre_allocation:
-        notes[keys.IS_PRE_ALLOCATION] = "true"
-    if spec.get("nodeName"):
-        notes[keys.RESERVATION_NODE] = spec["nodeName"]
-    return notes
 
 
 def _priority(reservation: ReservationObject) -> int:

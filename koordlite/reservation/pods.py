@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ _SCHEDULER_NOTES = (*keys.CRANE_REQUEST, keys.VOLCANO_NUMA_POLICY)
 _DECISIVE_NOTES = (keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC, *_SCHEDULER_NOTES, *_RESERVATION_NOTES)
 _DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY_CLASS)
 Amounts = nrt.Amounts
+T = TypeVar("T")
 
 
 class PodShape:
@@ -56,11 +57,12 @@ class PodShape:
         self.extra: dict[str, Any] = {}
         """What allocators worked out of this shape, by their name."""
 
-    def once(self, name: str, make: Callable[[], Any]) -> Any:
+    def once(self, name: str, make: Callable[[], T]) -> T:
         """Result of `make()`, worked out once for this shape."""
         if name not in self.extra:
             self.extra[name] = make()
-        return self.extra[name]
+        value: T = self.extra[name]
+        return value
 
     def note(self, key: str) -> str:
         """An annotation, or nothing."""

@@ -100,11 +100,11 @@ def _why(obj: ReservationObject) -> str:
 
 def _end(obj: ReservationObject, now: float) -> Document:
     """Time when it ends by itself, and the field that says so."""
-    if lifecycle.has_ended(obj.status):
-        return {"ends": None, "endsBy": "", "endsInSeconds": None}
     try:
-        life = lifecycle.Lifetime.of(obj)
+        life = None if lifecycle.has_ended(obj.status) else lifecycle.Lifetime.of(obj)
     except InputError:
+        life = None
+    if life is None:
         return {"ends": None, "endsBy": "", "endsInSeconds": None}
     ends = [(life.expires, "expires")] if life.expires is not None else []
     ends += [(life.created + life.ttl, "ttl")] if life.ttl else []

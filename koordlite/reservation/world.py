@@ -19,10 +19,8 @@ from koordlite.reservation.capacity import NodeCapacity
 from koordlite.reservation.pods import ClusterPod, Shapes, total_requests
 
 Amounts = Mapping[str, Quantity]
-KOORD_SCHEDULER = ("koord-app", "koord-scheduler")
-"""Label of the pods of Koordinator's own scheduler."""
 _SYSTEM = ("koordinator-system", "kube-system")
-"""Namespaces in which that label is believed: tenants write labels, too."""
+"""Namespaces in which the label of Koordinator's own scheduler is believed: tenants write labels, too."""
 
 
 class World:
@@ -131,7 +129,12 @@ class World:
             self._sums.pop(pod.node, None)
             if takes:
                 self._takers[pod.uid] = pod
-        if _is_koord_scheduler(obj):
+        labels = obj.metadata.labels or {}
+        if (
+            labels.get("koord-app") == "koord-scheduler"
+            and obj.metadata.namespace in _SYSTEM
+            and obj.status.phase == "Running"
+        ):
             self.koord_schedulers[pod.uid] = pod.key
         return mattered or self._matters(pod.uid)
 
@@ -244,9 +247,3 @@ def _discard(index: dict[str, dict[str, ClusterPod]], key: str, uid: str) -> Non
     of_key.pop(uid, None)
     if not of_key:
         index.pop(key, None)
-
-
-def _is_koord_scheduler(obj: PodObject) -> bool:
-    key, value = KOORD_SCHEDULER
-    labelled = (obj.metadata.labels or {}).get(key) == value and obj.metadata.namespace in _SYSTEM
-    return labelled and obj.status.phase == "Running"

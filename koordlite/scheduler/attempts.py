@@ -107,7 +107,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     passed: int = 0
     times: int = 1
     """Attempts with this outcome in a row."""
-    stands: Mapping[int, int] = msgspec.field(default_factory=dict)
+    answers: Mapping[int, int] = msgspec.field(default_factory=dict)
     """What the scheduler was answered, 0 to 10, by score; empty: it did not ask."""
     best: Sequence[str] = ()
     """The nodes rated best."""

@@ -21,7 +21,7 @@ from koordlite.formulas.allocatable import node_room
 from koordlite.model import keys
 from koordlite.model import node as nodes
 from koordlite.model.errors import InputError
-from koordlite.model.node import Node, parse_reservation
+from koordlite.model.node import parse_reservation
 from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.model.wire import crane, objects
 from koordlite.model.wire.reservation import ReservationObject
@@ -234,19 +234,16 @@ class Cluster:
             state.closed = bool(obj.spec.unschedulable) or any(
                 taint.effect in ("NoSchedule", "NoExecute") for taint in obj.spec.taints or ()
             )
-            if state.node != node:
-                self._note_reservation(state, node)
-                state.node = node
-                self._touch(state.name)
-
-    def _note_reservation(self, state: NodeState, node: Node) -> None:
-        """Take in what the node keeps back. While its annotation cannot be read, what it said before holds."""
-        try:
-            written = parse_reservation(node.annotations.get(keys.RESERVATION, ""), f"node/{node.name}")
-        except InputError as error:
-            LOG.warning("%s", error.problems[0])
-            return
-        state.limits = node_room.limits(node.allocatable, written)
+            if state.node == node:
+                return
+            state.node = node
+            self._touch(state.name)
+            try:
+                written = parse_reservation(node.annotations.get(keys.RESERVATION, ""), f"node/{node.name}")
+                state.limits = node_room.limits(node.allocatable, written)
+            except InputError as error:
+                # What it said before holds.
+                LOG.warning("%s", error.problems[0])
 
     def remove_node(self, name: str) -> None:
         """A Node is gone, and what was reserved on it."""
@@ -416,14 +413,19 @@ class Cluster:
             self.waiting[uid] = pod.shape
         if pod.ended:
             self.assumed.end(uid, "ended", now)
-        elif pod.node:
-            self._end_reservation(pod, now)
+        elif pod.node and (assumed := self.assumed.of_pod(uid)) is not None:
+            is_there = assumed.node == pod.node
+            if is_there:
+                self.reserved.remember(uid, assumed.as_bound.reservation_uid)
+            self.assumed.end(uid, "seen bound" if is_there else "bound elsewhere", now)
         if before is not None and before.node and before.node != pod.node:
             self._leave(before, now)
         self._note_promise(pod, before)
         if pod.ended:
-            if pod.refused_by_kubelet and not (before and before.ended) and self._placed_by_us.get(uid) == pod.node:
-                self._wrong(pod)
+            ends_now = self._synced and not (before and before.ended)
+            if pod.refused_by_kubelet and ends_now and self._placed_by_us.get(uid) == pod.node:
+                self.predicted_wrong += 1
+                LOG.warning("predicted wrong: kubelet refused pod %s on node %s: %s", pod.key, pod.node, pod.reason)
             if pod.node:
                 self._leave(pod, now)
             return
@@ -440,26 +442,15 @@ class Cluster:
     def _note_promise(self, pod: ClusterPod, before: ClusterPod | None) -> None:
         """Note pods for whose promise something may have to be done."""
         uid, is_bound = pod.uid, bool(pod.node) and not pod.ended
+        was_unpromised = before is not None and before.node and not (before.resource_status or before.crane_result)
         if not is_bound or pod.resource_status or pod.crane_result:
             self.unpromised.pop(uid, None)
-        elif pod.scheduler in self.settings.profiles and uid not in self.unpromised and not _has_waited(before):
-            self.unpromised[uid] = None
+        elif pod.scheduler in self.settings.profiles and not was_unpromised:
+            self.unpromised.setdefault(uid)
         if not is_bound or not pod.resource_status:
             self.resized.pop(uid, None)
         elif before is None or before.shape is not pod.shape:
             self.resized[uid] = None
-
-    def _wrong(self, pod: ClusterPod) -> None:
-        if self._synced:
-            self.predicted_wrong += 1
-            LOG.warning("predicted wrong: kubelet refused pod %s on node %s: %s", pod.key, pod.node, pod.reason)
-
-    def _end_reservation(self, pod: ClusterPod, now: float) -> None:
-        assumed = self.assumed.of_pod(pod.uid)
-        if assumed is not None:
-            if assumed.node == pod.node:
-                self.reserved.remember(pod.uid, assumed.as_bound.reservation_uid)
-            self.assumed.end(pod.uid, "seen bound" if assumed.node == pod.node else "bound elsewhere", now)
 
     def _leave(self, pod: ClusterPod, now: float) -> None:
         """The pod holds nothing on its node any more; the node's report may count it for a while."""
@@ -488,8 +479,3 @@ class Cluster:
             del self._uids[pod.key]
         if pod.node:
             self._leave(pod, now)
-
-
-def _has_waited(before: ClusterPod | None) -> bool:
-    """Tell whether the pod was known before as one that is bound and has no allocation."""
-    return before is not None and bool(before.node) and not (before.resource_status or before.crane_result)

@@ -169,22 +169,18 @@ class Extender:
         with self._questions:
             with self.cluster.lock:
                 pod = self.cluster.shapes.pod(obj)
-            board = self._board(pod.shape)
-            scores = self._score(board, names)
+                attempt = self.attempts.of_uid(pod.key, pod.uid)
+            scores = self._score(self._board(pod.shape), names)
             scores = self._matches(pod, obj).scores(names, scores)
             if self.loads is not None:
-                with self.cluster.lock:
-                    attempt = self.attempts.of_uid(pod.key, pod.uid)
-                load = attempt.load if attempt is not None else None
-                load = load or self.loads.judge(obj)
+                load = (attempt.load if attempt is not None else None) or self.loads.judge(obj)
                 scores = [load.scored(name, score) for name, score in zip(names, scores, strict=True)]
-            stands = by_tenths(scores)
-            answer = [(name, stands[score]) for name, score in zip(names, scores, strict=True)]
+            ranks = by_tenths(scores)
+            answer = [(name, ranks[score]) for name, score in zip(names, scores, strict=True)]
             best = [name for _, name in heapq.nlargest(SAMPLES, zip(scores, names, strict=True))]
-            with self.cluster.lock:
-                attempt = self.attempts.of_uid(pod.key, pod.uid)
-                if attempt is not None:
-                    attempt.stands, attempt.best = stands, best
+            if attempt is not None:
+                with self.cluster.lock:
+                    attempt.answers, attempt.best = ranks, best
             if best:
                 self._keep(pod, best[0], attempt)
                 self._undecided = pod.uid, self.cluster.now()
@@ -259,8 +255,7 @@ class Extender:
             ]
         for shape in shapes[:most]:
             with self._questions:
-                board = self._board(shape)
-                self._score(board, list(cluster.index))
+                self._score(self._board(shape), list(cluster.index))
 
     def _score(self, board: Board, names: Sequence[str]) -> list[int]:
         with self.cluster.lock:
@@ -505,13 +500,10 @@ def by_tenths(scores: Sequence[int]) -> Mapping[int, int]:
 
 def _with_first(rows: Mapping[str, Row]) -> dict[str, Row]:
     """The rows, with a mark on the one whose reservation comes before all others by its label."""
-    names = [name for name, row in rows.items() if row.reservations.match is not None]
-    reservations = [rows[name].reservations.match for name in names]
-    place = capacity.first_by_order([one.order if one is not None else None for one in reservations])
+    matching_rows = [(row, one.order) for row in rows.values() if (one := row.reservations.match) is not None]
+    place = capacity.first_by_order([order for _, order in matching_rows])
     if place is None:
         return dict(rows)
-    first = rows[names[place]]
-    marked = msgspec.structs.replace(
-        first, reservations=msgspec.structs.replace(first.reservations, first=True), extra={}
-    )
-    return {**rows, names[place]: marked}
+    first, _ = matching_rows[place]
+    reservations = msgspec.structs.replace(first.reservations, first=True)
+    return {**rows, first.name: msgspec.structs.replace(first, reservations=reservations, extra={})}

@@ -134,7 +134,13 @@ class Loads:
     def remove_pod(self, key: str) -> None:
         """The pod `namespace/name` is gone, or its binding failed."""
         with self._lock:
-            self._drop(key)
+            before = self._pods.pop(key, None)
+            if before is not None:
+                pods = self._of_node[before[0]]
+                pods.pop(key, None)
+                self._count(before[0])
+                if not pods:
+                    del self._of_node[before[0]]
 
     def bound(self, uid: str, node: str) -> None:
         """The pod of an earlier question is bound to `node` from now on; its event comes later."""
@@ -176,15 +182,6 @@ class Loads:
             self._pods[pod.key] = node, pod
             self._of_node[node][pod.key] = pod
             self._count(node)
-
-    def _drop(self, key: str) -> None:
-        before = self._pods.pop(key, None)
-        if before is not None:
-            pods = self._of_node[before[0]]
-            pods.pop(key, None)
-            self._count(before[0])
-            if not pods:
-                del self._of_node[before[0]]
 
     def _count(self, name: str) -> None:
         own, metric = self._own.get(name), self._metrics.get(name)

@@ -274,8 +274,7 @@ class _Board:
 
     def amounts(self, item: ClusterPod) -> Mapping[str, int]:
         """Requests, one slot and one move."""
-        needs: Mapping[str, int] = item.shape.once("amounts", lambda: {**victims.needs(item.shape), _MOVE: 1})
-        return needs
+        return item.shape.once("amounts", lambda: {**victims.needs(item.shape), _MOVE: 1})
 
     def kind(self, item: ClusterPod) -> object:
         """Pods of one template on the same NUMA nodes; one with CPUs of its own is like no other."""

@@ -42,10 +42,6 @@ class Trial(msgspec.Struct, frozen=True):
         rows = [row for name in names if (row := self.extender.cluster.row(name)) is not None]
         return [row for row in rows if all(free(row).get(name, 0) >= nano for name, nano in shape.total.items())]
 
-    def by_sums(self) -> Row | None:
-        """The node that kube-scheduler rates best by itself: most of CPU and memory left, in parts of the node."""
-        return max(self.feasible, key=_free_parts, default=None)
-
     def by_extender(self) -> str:
         """The node with the extender; empty when none is left."""
         passed, _ = self.extender.filter(self.pod, [row.name for row in self.feasible])
@@ -112,7 +108,8 @@ def of_folder(folder: str, key: str, settings: JudgeSettings) -> Trial:
 
 def lines(trial: Trial) -> Iterator[str]:
     """Both ways, and what kubelet says to each."""
-    sums = trial.by_sums()
+    # As kube-scheduler rates by itself: most of CPU and memory left, in parts of the node.
+    sums = max(trial.feasible, key=_free_parts, default=None)
     if sums is None:
         yield "no node has enough in all: kube-scheduler asks no extender then"
         return

@@ -49,9 +49,8 @@ def promise(shape: PodShape, row: Row, settings: JudgeSettings, uid: str) -> Pro
 
 
 def _verdict(shape: PodShape, row: Row) -> scheduling.CraneVerdict:
-    results: tuple[_Result, ...] = row.once(NAME, lambda: tuple(_results(row.pods)))
-    pod: scheduling.PodAsked = shape.once(NAME, lambda: _request(shape))
-    return scheduling.verdict(pod, row.crane, results)
+    results = row.once(NAME, lambda: tuple(_results(row.pods)))
+    return scheduling.verdict(shape.once(NAME, lambda: _request(shape)), row.crane, results)
 
 
 def _request(shape: PodShape) -> scheduling.PodAsked:

@@ -123,7 +123,7 @@ def _policy_mismatch(shape: PodShape, row: Row, settings: JudgeSettings) -> str:
         return ""
     if report is None:
         return volcano.policy_mismatch(policy, None, "")
-    cpu_policy: str = row.once(VOLCANO, lambda: report.reader([]).cpu_manager.policy)
+    cpu_policy = row.once(VOLCANO, lambda: report.reader([]).cpu_manager.policy)
     # A report without the CPU manager's policy comes from nodes that align, which kubelet does with static only.
     return volcano.policy_mismatch(policy, cpu_policy or "static", report.policy)
 

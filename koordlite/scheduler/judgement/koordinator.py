@@ -134,14 +134,12 @@ def _of(settings: JudgeSettings) -> ask.NUMAArgs:
 
 def request_of(shape: PodShape) -> PodAsk | Refusal | None:
     """Request of a pod of this shape, worked out once."""
-    request: PodAsk | Refusal | None = shape.once(NAME, lambda: ask.of(shape.pod))
-    return request
+    return shape.once(NAME, lambda: ask.of(shape.pod))
 
 
 def state_of(row: Row) -> KoordinatorNode:
     """The node with what its pods hold, worked out once for this row."""
-    node: KoordinatorNode = row.once(NAME, lambda: node_of(row))
-    return node
+    return row.once(NAME, lambda: node_of(row))
 
 
 def free_cpus(state: KoordinatorNode) -> CPUSet:

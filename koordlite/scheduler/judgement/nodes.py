@@ -5,8 +5,8 @@ A changed node is another object: a verdict holds for exactly one row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from koordlite.numa.nrt.filter import Amounts, Zones
 from koordlite.reservation.placed import NO_RESERVATIONS, OnNode
 from koordlite.reservation.pods import ClusterPod
 from koordlite.scheduler.judgement.reports import Report
+
+T = TypeVar("T")
 
 
 class Row(msgspec.Struct, frozen=True, eq=False):
@@ -56,11 +58,11 @@ class Row(msgspec.Struct, frozen=True, eq=False):
         stand_ins = [pod for pod in self.pods if pod.stands_for in uids]
         return [pod for pod in self.pods if pod.stands_for not in uids] if stand_ins else list(self.pods), stand_ins
 
-    def once(self, name: str, make: Any) -> Any:
+    def once(self, name: str, make: Callable[[], T]) -> T:
         """Result of `make()`, worked out once for this row."""
-        value = self.extra.get(name)
-        if value is None:
-            value = self.extra[name] = make()
+        if name not in self.extra:
+            self.extra[name] = make()
+        value: T = self.extra[name]
         return value
 
 

@@ -42,7 +42,7 @@ def refusal(shape: PodShape, row: Row) -> str:
     others. Empty where reservations have no say about pod and node."""
     if not row.reservations.placed and not shape.names_reservation:
         return ""
-    demand: Demand | str = shape.once(NAME, lambda: _demand(shape))
+    demand = shape.once(NAME, lambda: _demand(shape))
     if isinstance(demand, str):
         return demand
     on_node = row.reservations
@@ -51,7 +51,7 @@ def refusal(shape: PodShape, row: Row) -> str:
     one = on_node.match
     if not on_node.placed:
         return capacity.NONE_MEETS if demand.must_reserve else ""
-    where: NodeCapacity = row.once(NAME, lambda: _capacity(row))
+    where = row.once(NAME, lambda: _capacity(row))
     if ratio := amplification(row) - 1:
         # CPUs of its own count amplified: so much less is left for it, and more of what a reservation has of them.
         own = request(shape, row).get("cpu", 0) - shape.total.get("cpu", 0)
@@ -226,8 +226,7 @@ def room(row: Row) -> NanoAmounts:
 
 
 def _requested(row: Row) -> NanoAmounts:
-    total: NanoAmounts = row.once(BESIDE, lambda: node_room.total(requests(row, row.pods)))
-    return total
+    return row.once(BESIDE, lambda: node_room.total(requests(row, row.pods)))
 
 
 def requests(row: Row, pods: Iterable[ClusterPod]) -> Iterator[NanoAmounts]:

@@ -189,19 +189,17 @@ def lacking(shape: PodShape, row: Row, victims: Sequence[ClusterPod] = ()) -> di
 
 def needs(shape: PodShape) -> Amounts:
     """The pod's effective request, and one slot of its node."""
-    amounts: Amounts = shape.once("needs", lambda: {**shape.total, "pods": NANO})
-    return amounts
+    return shape.once("needs", lambda: {**shape.total, "pods": NANO})
 
 
 def free(row: Row) -> Amounts:
     """Rest of the node as a whole beside what it keeps back, and its slots."""
 
-    def rest() -> Amounts:
+    def remaining() -> Amounts:
         used: dict[str, int] = {"pods": len(row.pods) * NANO}
         for pod in row.pods:
             add(used, pod.shape.total)
         most = {"pods": 110 * NANO, **row.allocatable, **row.limits}
         return {name: amount - used.get(name, 0) for name, amount in most.items()}
 
-    amounts: Amounts = row.once("free", rest)
-    return amounts
+    return row.once("free", remaining)

@@ -122,8 +122,7 @@ class NodeView:
 
 def of_row(row: Row) -> NodeView:
     """The node as the extender judges it, worked out once for this version of it."""
-    node: NodeView = row.once("numa view", lambda: NodeView(row))
-    return node
+    return row.once("numa view", lambda: NodeView(row))
 
 
 def _scaled(nano: int | None, unit: int) -> int | None:

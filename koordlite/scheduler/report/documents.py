@@ -35,15 +35,21 @@ def of_pod(extender: Extender, key: str) -> dict[str, Any] | None:
         if attempt is None:
             return None
         pod, assumed = cluster.pod_of(key), cluster.assumed.of_pod(attempt.uid)
-        rows = _first(attempt)
+        shape, front = attempt.shape, {attempt.chosen, *attempt.best}
+        # The chosen one and the best ones first, then as many as there is space for.
+        rows = sorted(attempt.nodes, key=lambda row: (row.name != attempt.chosen, row.name not in front, row.name))
         document = {
             "pod": key,
             "uid": attempt.uid,
             "at": times.show(attempt.at),
             "attempts": attempt.times,
-            "asks": _request(attempt),
+            "asks": {
+                "class": str(shape.pod.kube_qos),
+                "aligned": {part.name: amounts_text(part.usage) for part in shape.request.parts if part.usage},
+                "problems": [str(each) for each in shape.problems],
+            },
             "passed": attempt.passed,
-            "cpu": attempt.shape.total.get("cpu", 0) / NANO,
+            "cpu": shape.total.get("cpu", 0) / NANO,
             "refused": dict(sorted(attempt.reasons.items(), key=lambda pair: -pair[1])),
             "chosen": attempt.chosen or (pod.node if pod else ""),
             "numaNodes": list(attempt.numa_nodes),
@@ -55,7 +61,7 @@ def of_pod(extender: Extender, key: str) -> dict[str, Any] | None:
             "onlySomeNodes": attempt.thinned,
         }
     # A thousand judgements, for which no question of the scheduler waits.
-    return {**document, "nodes": [_node(attempt, row, cluster) for row in rows]}
+    return {**document, "nodes": [_node(attempt, row, cluster) for row in rows[:MOST_NODES]]}
 
 
 def of_node(cluster: Cluster, name: str) -> dict[str, Any] | None:
@@ -137,13 +143,6 @@ def _reservation(one: PlacedReservation) -> dict[str, Any]:
     }
 
 
-def _first(attempt: Attempt) -> list[Row]:
-    """Nodes to list: the chosen one and the best ones first, then as many as there is space for."""
-    front = {attempt.chosen, *attempt.best}
-    rows = sorted(attempt.nodes, key=lambda row: (row.name != attempt.chosen, row.name not in front, row.name))
-    return rows[:MOST_NODES]
-
-
 def _node(attempt: Attempt, row: Row, cluster: Cluster) -> dict[str, Any]:
     try:
         return _judgement(attempt, row, cluster.settings)
@@ -174,7 +173,7 @@ def _judgement(attempt: Attempt, row: Row, settings: JudgeSettings) -> dict[str,
     return {
         **document,
         "score": total,
-        "answered": attempt.stands.get(total),
+        "answered": attempt.answers.get(total),
         "terms": {**score.terms, **(load.terms(row.name) if load is not None else {})},
         "placed": placed,
     }
@@ -188,12 +187,6 @@ def _cpus(row: Row) -> list[dict[str, Any]]:
         for zone, amounts in sorted(row.zones.items())
         if "cpu" in amounts
     ]
-
-
-def _request(attempt: Attempt) -> dict[str, Any]:
-    shape = attempt.shape
-    parts = {part.name: amounts_text(part.usage) for part in shape.request.parts if part.usage}
-    return {"class": str(shape.pod.kube_qos), "aligned": parts, "problems": [str(each) for each in shape.problems]}
 
 
 def _report(state: NodeState, now: float) -> dict[str, Any] | None:
