@@ -139,7 +139,7 @@ def _there(name: str, text: str | None) -> dict[str, str]:
 def parsed(version: Version, field: str, text: str) -> Any:
     """A value as Koordinator writes it down: -1 for no quota, the greatest number for no limit on memory."""
     if field == "cpuset.cpus":
-        return version.cpus(text.encode())
+        return CPUSet.parse(text)
     value = int(text)
     if field in PROTECTIONS and value < 0:
         raise ValueError(f"{value} are no bytes")

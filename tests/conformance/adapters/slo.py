@@ -154,7 +154,7 @@ def _strategies(section: Section, data: Any, like: Any, old: Any = None) -> dict
 def _merged(section: Section, data: Any, labels: Any, previous: SLO | None = None) -> tuple[Values, bool]:
     reading = Reading(data or {}, labels, previous, "")
     layers = reading.layers(section)
-    return {path: value for layer in layers for path, value in layer.values.items()}, section.key in reading.kept
+    return {path: value for layer in layers for path, value in layer.values.items()}, section.key in reading.retained
 
 
 def _groups(section: Section, document: Any) -> list[dict[str, str]]:
