@@ -97,14 +97,14 @@ def restore(target: Target, *, dry_run: bool, output: str) -> int:
     until = time.time() + PAUSE_SECONDS
     pause_file.write(target.folder, Pause(until=until, because="koordlite restore", release=True))
     _until(lambda: not _entries(target.folder), PATIENCE_SECONDS)
-    left = {entry.place for entry in _entries(target.folder)}
-    steps = [{"place": str(entry.place), "ok": entry.place not in left} for entry in entries]
-    lines = [f"{entry.place}: {'NOT restored' if entry.place in left else 'restored'}" for entry in entries]
-    lines.append(f"{len(entries) - len(left)} of {len(entries)} places restored")
+    remaining = {entry.place for entry in _entries(target.folder)}
+    steps = [{"place": str(entry.place), "ok": entry.place not in remaining} for entry in entries]
+    lines = [f"{entry.place}: {'NOT restored' if entry.place in remaining else 'restored'}" for entry in entries]
+    lines.append(f"{len(entries) - len(remaining)} of {len(entries)} places restored")
     lines.append(f"the agent is paused until {units.moment(until)}; `koordlite resume` lets it write again")
-    document = {"steps": steps, "left": len(left), "pausedUntil": until}
+    document = {"steps": steps, "left": len(remaining), "pausedUntil": until}
     commandline.print_answer(output, "koordlite-restore", document, lines)
-    return 1 if left else 0
+    return 1 if remaining else 0
 
 
 def _entries(folder: Path) -> tuple[Entry, ...]:

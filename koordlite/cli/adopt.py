@@ -8,7 +8,6 @@ import pathlib
 
 from koordlite import adopt as adoption
 from koordlite import commandline, config
-from koordlite.adopt import Recognition
 from koordlite.agent import Agent
 from koordlite.cli import acting
 from koordlite.cli import machine as machines
@@ -23,38 +22,41 @@ from koordlite.model.snapshot import Snapshot
 
 def adopt(args: argparse.Namespace) -> int:
     """List what is koordlet's and what is not, then note it in the undo journal. 1 while koordlet still runs."""
-    if (args.sandbox or args.recorded) and not args.dry_run:
+    real = not (args.sandbox or args.recorded)
+    if not real and not args.dry_run:
         why = "an emulated node has no koordlet, and a recording is never written"
         raise ConfigError(Problem("command line", "--sandbox/--recorded", "", why, "add --dry-run"))
     settings = machines.settings(args)
-    if not (args.sandbox or args.recorded):
+    if real:
         acting.target(args, pathlib.Path(settings.agent.state_dir)).show(args.output)
-    machine = machines.machine(args, settings)
-    with contextlib.closing(machine):
+    with contextlib.closing(machines.machine(args, settings)) as machine:
         pid = adoption.koordlet_pid(machine.host.files)
         if pid is not None:
             print(printable.lines(f"koordlet runs here (process {pid}): stop it first, both write the same files"))
             if not args.dry_run:
                 return 1
-        found = adoption.recognise(
-            observed(args, machine, settings), settings.strategies, with_node=settings.publish.node_resources == "agent"
-        )
-        traces = [
-            {"place": str(t.place), "present": t.present, "before": t.before, "strategy": t.strategy}
-            for t in found.traces
-        ]
-        others = [{"place": str(place), "present": now, "kubelet": kubelet} for place, now, kubelet in found.others]
-        commandline.print_answer(args.output, "koordlite-adopt", {"traces": traces, "others": others}, listed(found))
+        snapshot, with_node = observed(args, machine, settings), settings.publish.node_resources == "agent"
+        recognition = adoption.recognise(snapshot, settings.strategies, with_node=with_node)
+        traces, others = recognition.traces, recognition.others
+        document = {
+            "traces": [
+                {"place": str(t.place), "present": t.present, "before": t.before, "strategy": t.strategy}
+                for t in traces
+            ],
+            "others": [{"place": str(place), "present": now, "kubelet": kubelet} for place, now, kubelet in others],
+        }
+        lines = [f"{t.place}: {t.present} → {_before(t)}  ({t.strategy})" for t in traces]
+        lines.append(f"{len(traces)} places hold values of koordlet; → shows what comes back once nothing enforces them")
+        if others:
+            lines += ["", "neither kubelet nor koordlet's rules give these values; they are not touched:"]
+            lines += [f"{place}: {present}, kubelet would have {expected}" for place, present, expected in others]
+        commandline.print_answer(args.output, "koordlite-adopt", document, lines)
         if not args.dry_run:
-            _seed(machine, settings, found)
+            with Journal.open(settings.agent.state_dir, boot_id=procfs.boot_id(machine.host.files)) as journal:
+                fresh = len(adoption.seed(machine.host, journal, traces))
+            before = f", {len(traces) - fresh} were in the journal already" if len(traces) > fresh else ""
+            print(printable.lines(f"{fresh} places adopted{before}"))
     return 0
-
-
-def _seed(machine: Machine, settings: Settings, found: Recognition) -> None:
-    with Journal.open(settings.agent.state_dir, boot_id=procfs.boot_id(machine.host.files)) as journal:
-        fresh = adoption.seed(machine.host, journal, found.traces)
-    known = len(found.traces) - len(fresh)
-    print(printable.lines(f"{len(fresh)} places adopted{f', {known} were in the journal already' if known else ''}"))
 
 
 def observed(args: argparse.Namespace, machine: Machine, settings: Settings) -> Snapshot:
@@ -66,18 +68,6 @@ def observed(args: argparse.Namespace, machine: Machine, settings: Settings) -> 
         do = "name the cluster with --kubeconfig or --cluster: what is koordlet's follows from pods and settings"
         raise InputError(tick.problems or Problem("Node", "object", "", tick.because or "there is none", do))
     return agent.snapshot
-
-
-def listed(found: Recognition) -> list[str]:
-    """The list for people."""
-    lines = [f"{t.place}: {t.present} → {_before(t)}  ({t.strategy})" for t in found.traces]
-    lines.append(
-        f"{len(found.traces)} places hold values of koordlet; → shows what comes back once nothing enforces them"
-    )
-    if found.others:
-        lines += ["", "neither kubelet nor koordlet's rules give these values; they are not touched:"]
-        lines += [f"{place}: {present}, kubelet would have {expected}" for place, present, expected in found.others]
-    return lines
 
 
 def _before(trace: adoption.Trace) -> str:

@@ -59,26 +59,26 @@ def default_url() -> str:
 def folders(url: str = "") -> Folders | None:
     """Paths of the running agent's record and state; None when no agent answers, or one of an older version."""
     try:
-        said = json.loads(get(f"{(url or default_url()).rstrip('/')}/folders"))
+        document = json.loads(get(f"{(url or default_url()).rstrip('/')}/folders"))
     except InputError:
         raise
     except (KoordliteError, ValueError, RecursionError):
         return None
     types = {"machine": str, "emulated": bool, "state": str, "record": str}
-    if not isinstance(said, dict) or not all(isinstance(said.get(name), type) for name, type in types.items()):
+    if not isinstance(document, dict) or not all(isinstance(document.get(name), type) for name, type in types.items()):
         return None
-    return Folders(**{name: said[name] for name in types}, node=str(said.get("node", "")))
+    return Folders(**{name: document[name] for name in types}, node=str(document.get("node", "")))
 
 
 def record_folder(default: str, url: str = "") -> str:
     """The record of the running agent, else `default`. KoordliteError when the agent keeps none."""
-    found = folders(url)
-    if found is None:
+    agent = folders(url)
+    if agent is None:
         return default
-    if not found.record:
+    if not agent.record:
         do = "set record.mode in its koordlite.yaml, or start it with --record DIR"
         raise KoordliteError(f"the agent at {url or default_url()} keeps no flight record; {do}")
-    return found.record
+    return agent.record
 
 
 def names_nothing(args: argparse.Namespace) -> bool:
@@ -92,15 +92,15 @@ def emulated_node(url: str = "") -> Folders | None:
 
     Any program may listen on a port of this machine, so the folder of a real agent is never taken from an answer.
     """
-    found = folders(url)
-    if found is None or not found.emulated or not _is_here(url or default_url()):
+    agent = folders(url)
+    if agent is None or not agent.emulated or not _is_here(url or default_url()):
         return None
-    folder = Path(found.state)
+    folder = Path(agent.state)
     try:
         mine = folder.name.startswith(SANDBOX_FOLDER) and folder.lstat().st_uid == os.geteuid()
     except OSError:
         return None
-    return found if mine else None
+    return agent if mine else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,10 +114,10 @@ class Screen:
 
 def screen(url: str, **query: str | int) -> Screen:
     """Answer of /status, for a terminal of this size. KoordliteError when no agent of this version answers."""
-    asked = urllib.parse.urlencode({"output": "json", **query})
+    parameters = urllib.parse.urlencode({"output": "json", **query})
     try:
-        said = json.loads(get(f"{url.rstrip('/')}/status?{asked}"))
-        return Screen(str(said["status"]), str(said["text"]))
+        document = json.loads(get(f"{url.rstrip('/')}/status?{parameters}"))
+        return Screen(str(document["status"]), str(document["text"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise KoordliteError(f"what answers at {url} is no agent of this version: {error}") from error
 

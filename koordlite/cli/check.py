@@ -28,20 +28,20 @@ def check_config(args: argparse.Namespace) -> int:
         )
     off = config.off(config.default())
     if args.file:
-        found, warnings, off = _settings_problems(pathlib.Path(args.file))
-        problems += found
-    taken: list[str] = []
+        problems_of_file, warnings, off = _settings_problems(pathlib.Path(args.file))
+        problems += problems_of_file
+    profiles: list[str] = []
     if args.cluster:
         problems += _cluster_problems(pathlib.Path(args.cluster), args.node, off)
-        taken, wrong = profile.takers(pathlib.Path(args.cluster))
+        profiles, wrong = profile.takers(pathlib.Path(args.cluster))
         problems += wrong
     warnings += _refused_pods(pathlib.Path(args.cluster), args.node) if args.cluster else ()
     count = "1 problem" if len(problems) == 1 else f"{len(problems) or 'no'} problems"
     commandline.print_answer(
         args.output,
         "koordlite-check-config",
-        {"problems": problems, "warnings": warnings, "profiles": taken},
-        (*map(str, problems), *(f"warning: {warning}" for warning in warnings), *taken, count),
+        {"problems": problems, "warnings": warnings, "profiles": profiles},
+        (*map(str, problems), *(f"warning: {warning}" for warning in warnings), *profiles, count),
     )
     return 1 if problems else 0
 
@@ -49,13 +49,13 @@ def check_config(args: argparse.Namespace) -> int:
 def check_node(args: argparse.Namespace) -> int:
     """Print what the machine offers. 1 when the agent could not work here."""
     settings = machines.settings(args)
-    found = list(findings(args, settings))
-    width, lines = max(len(finding.what) for finding in found), list[str]()
-    for finding in found:
+    answers = list(findings(args, settings))
+    width, lines = max(len(finding.what) for finding in answers), list[str]()
+    for finding in answers:
         lines.append(f"{finding.answer:<4} {finding.what:<{width}}  {finding.detail}")
         lines += [f"{'':<5}{'':<{width}}  → {finding.do}"] if finding.do else []
-    commandline.print_answer(args.output, "koordlite-check-node", {"findings": found}, lines)
-    return 1 if any(finding.answer == "NO" for finding in found) else 0
+    commandline.print_answer(args.output, "koordlite-check-node", {"findings": answers}, lines)
+    return 1 if any(finding.answer == "NO" for finding in answers) else 0
 
 
 def default_config(args: argparse.Namespace) -> int:
@@ -135,9 +135,9 @@ def _refused_pods(folder: pathlib.Path, name: str | None) -> Iterable[str]:
     from koordlite.model.pod import pod_reader
 
     for obj in ManifestCluster(folder, node_name=name, clock=RealClock()).view().pods:
-        found = pod_reader.from_wire(obj)
-        for refusal in admission.refusals(found):
-            yield f"pod/{found.key}: Koordinator's webhook refuses it: {refusal}"
+        pod = pod_reader.from_wire(obj)
+        for refusal in admission.refusals(pod):
+            yield f"pod/{pod.key}: Koordinator's webhook refuses it: {refusal}"
 
 
 def _refused(read: Callable[[], object]) -> Iterable[Problem]:

@@ -49,19 +49,19 @@ def assign(args: argparse.Namespace) -> int:
     else:
         api = access.connect(args.kubeconfig or None, args.context or None, user_agent="koordlite-crane")
         scene = of_api(api, namespace, name)
-    found, pod = judge(scene), from_wire(scene.pod)
+    verdict, pod = judge(scene), from_wire(scene.pod)
     node, present = scene.pod.spec.node_name, pod.annotations.get(keys.CRANE_TOPOLOGY_RESULT)
-    document = {"pod": pod.key, "node": node, "present": present, "verdict": found}
-    commandline.print_answer(args.output, "koordlite-crane", document, lines(pod, node, found))
+    document = {"pod": pod.key, "node": node, "present": present, "verdict": verdict}
+    commandline.print_answer(args.output, "koordlite-crane", document, lines(pod, node, verdict))
     if keys.CRANE_TOPOLOGY_RESULT in pod.annotations:
         return 0
-    if not found.annotation:
+    if not verdict.annotation:
         return 1
     if args.write:
         if api is None:
             why = "a folder of manifests is only read"
             raise InputError(Problem("command line", "--write", args.cluster, why, "leave --cluster out"))
-        write(api, scene.pod, found.annotation)
+        write(api, scene.pod, verdict.annotation)
         print(printable.one_line(f"written to {namespace}/{name}"), file=sys.stderr)
     return 0
 
@@ -70,27 +70,29 @@ def judge(scene: Scene) -> CraneVerdict:
     """Answer of Crane's scheduler about the pod on its own node."""
     pod = from_wire(scene.pod)
     there = (from_wire(other) for other in scene.others if other.status.phase not in _GONE)
-    given = [{wire.zone_name(node): {"cpu": Quantity.of(cpus)} for node, cpus in other.crane.zones} for other in there]
-    asked = scheduling.PodAsked(
+    allocations = [
+        {wire.zone_name(node): {"cpu": Quantity.of(cpus)} for node, cpus in other.crane.zones} for other in there
+    ]
+    request = scheduling.PodAsked(
         containers=[(c.name, c.requests, c.limits) for c in pod.containers if not c.init],
         policy=pod.crane.policy,
         only=pod.crane.containers,
         aware=pod.crane.aware,
         of_daemon_set=any(owner.kind == "DaemonSet" for owner in scene.pod.metadata.owner_references or ()),
     )
-    return scheduling.verdict(asked, scene.topology, given)
+    return scheduling.verdict(request, scene.topology, allocations)
 
 
-def lines(pod: Pod, node: str, found: CraneVerdict) -> Sequence[str]:
+def lines(pod: Pod, node: str, verdict: CraneVerdict) -> Sequence[str]:
     """The answer in lines."""
     present = pod.annotations.get(keys.CRANE_TOPOLOGY_RESULT)
     if present is not None:
         return (f"{pod.key} has a topology result, which stays: {present}",)
-    if found.text:
-        return (f"{pod.key} gets no CPUs on {node}: {found.text}", found.detail)
-    if not found.annotation:
-        return (f"{pod.key} gets no CPUs on {node}: {found.detail}",)
-    return (f"{pod.key} on {node}: {found.detail}", f"{keys.CRANE_TOPOLOGY_RESULT}: {found.annotation}")
+    if verdict.text:
+        return (f"{pod.key} gets no CPUs on {node}: {verdict.text}", verdict.detail)
+    if not verdict.annotation:
+        return (f"{pod.key} gets no CPUs on {node}: {verdict.detail}",)
+    return (f"{pod.key} on {node}: {verdict.detail}", f"{keys.CRANE_TOPOLOGY_RESULT}: {verdict.annotation}")
 
 
 def write(api: Api, pod: objects.PodObject, annotation: str) -> None:
@@ -111,8 +113,8 @@ def of_api(api: Api, namespace: str, name: str) -> Scene:
         raw = api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}").body
         pod = _bound(msgspec.json.decode(raw, type=objects.PodObject))
         page = api.collect("/api/v1/pods", query=(("fieldSelector", f"spec.nodeName={pod.spec.node_name}"),))
-        found = [msgspec.json.decode(item, type=objects.PodObject) for item in page.items]
-        return Scene(pod, _others(pod, found), _topology(api, pod.spec.node_name))
+        pods = [msgspec.json.decode(item, type=objects.PodObject) for item in page.items]
+        return Scene(pod, _others(pod, pods), _topology(api, pod.spec.node_name))
     except (ApiError, msgspec.DecodeError) as error:
         kind = "noderesourcetopologies.topology.crane.io"
         do = f"check the name, and that this identity may get and list pods and get {kind}"
@@ -138,11 +140,11 @@ def of_folder(folder: Path, namespace: str, name: str) -> Scene:
         elif content["kind"] == wire.KIND and content.get("apiVersion") == wire.API_VERSION:
             topology = _converted(content, TopologyObject, place)
             topologies[topology.metadata.name] = topology
-    found = [each for each in pods if (each.metadata.namespace, each.metadata.name) == (namespace, name)]
-    if not found:
+    match = [each for each in pods if (each.metadata.namespace, each.metadata.name) == (namespace, name)]
+    if not match:
         do = "check the name"
         raise InputError(Problem(str(folder), "Pod", f"{namespace}/{name}", "there is no such pod", do))
-    pod = _bound(found[0])
+    pod = _bound(match[0])
     return Scene(pod, _others(pod, pods), topologies.get(pod.spec.node_name))
 
 

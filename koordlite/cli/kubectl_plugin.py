@@ -114,11 +114,11 @@ def _command(args: argparse.Namespace) -> int:
         case "explain":
             return _explain(kubectl, args)
         case "replay":
-            given = [
+            settings = [
                 word for name in ("set", "strategy") for each in getattr(args, name) for word in (f"--{name}", each)
             ]
             since = ["--since", args.since] if args.since else []
-            return _each(kubectl, _chosen(kubectl, args), ["replay", *since, *given, "-o", args.output])
+            return _each(kubectl, _chosen(kubectl, args), ["replay", *since, *settings, "-o", args.output])
         case "restore" if not args.dry_run:
             why = "an agent that runs would write again at once"
             do = (
@@ -132,18 +132,18 @@ def _command(args: argparse.Namespace) -> int:
 
 def _explain(kubectl: Kubectl, args: argparse.Namespace) -> int:
     words = list(args.subject)
-    asked = [word for name in ("since", "at") if getattr(args, name) for word in (f"--{name}", getattr(args, name))]
-    asked += ["--who"] if args.who else []
+    options = [word for name in ("since", "at") if getattr(args, name) for word in (f"--{name}", getattr(args, name))]
+    options += ["--who"] if args.who else []
     if args.selector is None and not args.all:
         if words[0] == "pod" and len(words) == 2:
             node, words[1] = kubectl.node_of(words[1], args.namespace)
         else:
             node = words.pop(0)
-        return kubectl.ask(kubectl.agent(node), "explain", *(words or ["node"]), *asked, "-o", args.output)
+        return kubectl.ask(kubectl.agent(node), "explain", *(words or ["node"]), *options, "-o", args.output)
     agents = _chosen(kubectl, args)
     if words != ["besteffort"] or not args.since:
-        return _each(kubectl, agents, ["explain", *words, *asked, "-o", args.output])
-    question = ["explain", *words, *asked, "-o", "json"]
+        return _each(kubectl, agents, ["explain", *words, *options, "-o", args.output])
+    question = ["explain", *words, *options, "-o", "json"]
     answers = _at_once(agents, lambda agent: kubectl.answer(agent, question))
     nights = [_night(node, *answer) for node, answer in zip(agents, answers, strict=True)]
     nights.sort(key=lambda night: (-(night["heldBackSeconds"] or 0.0), night["node"]))
@@ -160,20 +160,20 @@ _NIGHT = ("NODE", "HELD BACK", "OF", "DEEPEST", "LOST", "EVICTED", "MOST BY")
 def _night(node: str, code: int, out: str, err: str) -> dict[str, Any]:
     """One node's time with best effort held back, of the agent's `heldBack`."""
     try:
-        held = json.loads(out)["heldBack"] if not code else None
+        held_back = json.loads(out)["heldBack"] if not code else None
     except (ValueError, KeyError, TypeError):
-        held = None
-    if not isinstance(held, dict):
+        held_back = None
+    if not isinstance(held_back, dict):
         why = _last_line(err) or "its record has no time in which best effort had a limit"
         return {"node": node, "heldBackSeconds": None, "error": why}
-    cause = held["causes"][0] if held["causes"] else None
+    cause = held_back["causes"][0] if held_back["causes"] else None
     return {
         "node": node,
-        "heldBackSeconds": held["held_back_seconds"],
-        "seconds": held["seconds"],
-        "deepestMilli": held["deepest_milli"],
-        "lostCoreHours": held["lost_milli_seconds"] / 3.6e6,
-        "evicted": len(held["evicted"]),
+        "heldBackSeconds": held_back["held_back_seconds"],
+        "seconds": held_back["seconds"],
+        "deepestMilli": held_back["deepest_milli"],
+        "lostCoreHours": held_back["lost_milli_seconds"] / 3.6e6,
+        "evicted": len(held_back["evicted"]),
         "cause": cause and {"name": cause["name"], "part": cause["part"]},
         "error": "",
     }
@@ -241,14 +241,14 @@ class Kubectl:
     """The cluster, by the kubectl on the PATH."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        given = {"--kubeconfig": args.kubeconfig, "--context": args.context}
-        self._options = [word for name, value in given.items() if value for word in (name, value)]
+        options = {"--kubeconfig": args.kubeconfig, "--context": args.context}
+        self._options = [word for name, value in options.items() if value for word in (name, value)]
         self._namespace = args.agents_namespace
 
     def agents(self) -> dict[str, str]:
         """Name of the agent's pod by node; KoordliteError in kubectl's words."""
-        found = json.loads(self._run("get", "pods", "-n", self._namespace, "-l", SELECTOR, "-o", "json"))
-        pods = [pod for pod in found["items"] if "deletionTimestamp" not in pod["metadata"]]
+        document = json.loads(self._run("get", "pods", "-n", self._namespace, "-l", SELECTOR, "-o", "json"))
+        pods = [pod for pod in document["items"] if "deletionTimestamp" not in pod["metadata"]]
         return {pod["spec"]["nodeName"]: pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName")}
 
     def agent(self, node: str) -> str:
@@ -269,13 +269,13 @@ class Kubectl:
         """The node of a pod, and the pod as NAMESPACE/NAME. InputError when it has no node, or the name is none."""
         named, _, name = pod.rpartition("/")
         where = ["-n", named or namespace] if named or namespace else []
-        found = json.loads(self._run("get", f"pod/{name}", *(word for word in where if word), "-o", "json"))
-        node = str(found["spec"].get("nodeName") or "")
+        document = json.loads(self._run("get", f"pod/{name}", *(word for word in where if word), "-o", "json"))
+        node = str(document["spec"].get("nodeName") or "")
         if not node:
             raise InputError(
                 Problem(f"pod/{pod}", "spec.nodeName", "", "it has no node yet", "ask once it is scheduled")
             )
-        return node, f"{found['metadata'].get('namespace') or named or namespace or 'default'}/{name}"
+        return node, f"{document['metadata'].get('namespace') or named or namespace or 'default'}/{name}"
 
     def ask(self, agent: str, *question: str, terminal: bool = False) -> int:
         """Let the agent's pod answer on this terminal; the exit code."""
@@ -356,10 +356,10 @@ _FIELDS = ("nodeCpu", "prodCpu", "beCpu", "beLimit", "batchCpu", "wouldLimit", "
 def _state(kubectl: Kubectl, agent: str) -> dict[str, Any]:
     """Values of a line; amounts in millicores, null where unknown."""
     try:
-        found = kubectl.state(agent)
+        state = kubectl.state(agent)
     except KoordliteError as error:
         return {"status": "unknown", "because": str(error), **dict.fromkeys(_FIELDS)}
-    return {name: found.get(name) for name in ("status", "because", *_FIELDS)}
+    return {name: state.get(name) for name in ("status", "because", *_FIELDS)}
 
 
 def _row(node: str, answer: dict[str, Any]) -> tuple[str, ...]:

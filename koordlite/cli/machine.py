@@ -3,41 +3,46 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import logging
 import math
+import os
 import pathlib
 import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from koordlite import config, strategies
+from koordlite import __version__, config, strategies
 from koordlite.clock import RealClock
 from koordlite.config import Agent, Http, Settings
 from koordlite.host import bundle, procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.kube.cluster import KubeCluster
+from koordlite.kube.settings import ClusterSettings
 from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.model.node import Node
 from koordlite.model.reading import strict
 from koordlite.model.topology import Topology
 from koordlite.ports import Clock, Cluster, Files
 from koordlite.report import log_format, units
+from koordlite.report.tick import Tick
 
 if TYPE_CHECKING:
     from koordlite.agent import Agent as Rounds
     from koordlite.lab import Sandbox
-import contextlib
 
-from koordlite.report.tick import Tick
-
+Section = TypeVar("Section", Agent, Http, ClusterSettings)
 LOG = logging.getLogger(__name__)
+USER_AGENT = f"koordlite/{__version__}"
+FIRST_ANSWERS_SECONDS = 5.0
+"""How long a start waits for the API server; without its answers the agent begins all the same."""
 CAPACITY_TOLERANCE = 0.1
 """Part of the memory by which a Node may differ from its machine: what firmware and the kernel keep varies."""
 
@@ -71,67 +76,71 @@ def settings(args: argparse.Namespace) -> Settings:
             why = "this is a file" if pathlib.Path(folder).exists() else "there is no such folder"
             do = "name a folder of manifests" if option == "--cluster" else "name the folder that holds sys and proc"
             raise InputError(Problem(folder, "folder", "", why, do))
-    chosen = config.named(args.config)
-    given = {
-        "node": args.node,
-        "kubepods": args.kubepods,
-        "interval_seconds": getattr(args, "interval", None),
-        "state_dir": getattr(args, "state_dir", None),
-        "on_stop": getattr(args, "on_stop", None),
-        "log_format": getattr(args, "log_format", None),
-    }
-    agent = dataclasses.replace(chosen.agent, **{key: value for key, value in given.items() if value is not None})
+    base = config.named(args.config)
+    agent = _overridden(
+        base.agent,
+        args,
+        node="node",
+        kubepods="kubepods",
+        interval_seconds="interval",
+        state_dir="state_dir",
+        on_stop="on_stop",
+        log_format="log_format",
+    )
     log_format.use(agent.log_format)
-    named = {
-        "port": getattr(args, "port", None),
-        "address": getattr(args, "http_address", None),
-        "tls_cert_file": getattr(args, "tls_cert_file", None),
-        "tls_key_file": getattr(args, "tls_private_key_file", None),
-    }
-    http = dataclasses.replace(chosen.http, **{key: value for key, value in named.items() if value is not None})
+    http = _overridden(
+        base.http,
+        args,
+        port="port",
+        address="http_address",
+        tls_cert_file="tls_cert_file",
+        tls_key_file="tls_private_key_file",
+    )
     http = dataclasses.replace(http, enable=http.enable and not getattr(args, "no_http", False))
-    _check(args, {"--interval": (agent, "interval_seconds"), "--port": (http, "port")})
-    chosen = msgspec.structs.replace(chosen, agent=agent, http=http, record=_record(chosen.record, args))
-    chosen = with_modes(chosen, args)
-    left = config.left_to_manager(chosen)
-    if left:
-        LOG.warning("publish.nodeResources is manager: %s observe, and Koordinator's manager writes", ", ".join(left))
-    return config.one_writer(chosen)
-
-
-def _check(args: argparse.Namespace, bounded: Mapping[str, tuple[Agent | Http, str]]) -> None:
-    """ConfigError for a number that no run could work with; `bounded` says which option fills which field."""
-    wrong = {
-        option: (
-            getattr(section, name),
-            strict.beyond(type(section).__dataclass_fields__[name], getattr(section, name)),
+    _check(args, agent, http)
+    # A folder for the state of this run is one for its record as well.
+    state = getattr(args, "state_dir", None)
+    record = dataclasses.replace(base.record, folder=f"{state}/record") if state else base.record
+    base = with_modes(msgspec.structs.replace(base, agent=agent, http=http, record=record), args)
+    if managed := config.left_to_manager(base):
+        LOG.warning(
+            "publish.nodeResources is manager: %s observe, and Koordinator's manager writes", ", ".join(managed)
         )
-        for option, (section, name) in bounded.items()
-    }
+    return config.one_writer(base)
+
+
+def _overridden(section: Section, args: argparse.Namespace, **options: str) -> Section:
+    """The section with what the command line says of it; `options` names the option of each field."""
+    values = {field: getattr(args, option, None) for field, option in options.items()}
+    return dataclasses.replace(section, **{field: value for field, value in values.items() if value is not None})
+
+
+def _check(args: argparse.Namespace, agent: Agent, http: Http) -> None:
+    """ConfigError for a number that no run could work with."""
+
+    def beyond(section: Agent | Http, name: str) -> tuple[object, str]:
+        value = getattr(section, name)
+        return value, strict.beyond(type(section).__dataclass_fields__[name], value)
+
+    checks = {"--interval": beyond(agent, "interval_seconds"), "--port": beyond(http, "port")}
     for option, name in (("--for", "seconds"), ("--speed", "speed")):
         value = getattr(args, name, None)
-        wrong[option] = value, "" if value is None or 0 < value < math.inf else "write a number more than 0"
+        checks[option] = value, "" if value is None or 0 < value < math.inf else "write a number more than 0"
     problems = [
-        Problem("command line", option, str(value), "out of range", do) for option, (value, do) in wrong.items() if do
+        Problem("command line", option, str(value), "out of range", do) for option, (value, do) in checks.items() if do
     ]
     if problems:
         raise ConfigError(problems)
 
 
-def _record(chosen: config.FlightRecord, args: argparse.Namespace) -> config.FlightRecord:
-    """A folder for the state of this run is one for its record as well."""
-    state = getattr(args, "state_dir", None)
-    return dataclasses.replace(chosen, folder=f"{state}/record") if state else chosen
-
-
-def machine(args: argparse.Namespace, chosen: Settings, stop: threading.Event | None = None) -> Machine:
+def machine(args: argparse.Namespace, settings: Settings, stop: threading.Event | None = None) -> Machine:
     """The machine and the cluster that the options name. ConfigError when they do not go together."""
     if args.sandbox:
-        return _sandbox(args, chosen, stop)
-    host = bundle.bind(files(args), RealClock(stop), kubepods=chosen.agent.kubepods)
-    found = cluster(args, chosen, host.files, host.clock, stop)
+        return _sandbox(args, settings, stop)
+    host = bundle.bind(files(args), RealClock(stop), kubepods=settings.agent.kubepods)
+    connected = cluster(args, settings, host.files, host.clock, stop)
     name = f"recording {args.recorded[0]}" if args.recorded else socket.gethostname()
-    return Machine(host, found, name, remote=_remote(found))
+    return Machine(host, connected, name, remote=_remote(connected))
 
 
 def files(args: argparse.Namespace) -> Files:
@@ -156,7 +165,7 @@ def _emulated(args: argparse.Namespace, *, pace: float = 0.0, stop: threading.Ev
     return Sandbox(args.sandbox, pace=pace, stop=stop, start=time.time() if pace else START)
 
 
-def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event | None) -> Machine:
+def _sandbox(args: argparse.Namespace, settings: Settings, stop: threading.Event | None) -> Machine:
     # An agent on a real machine has no use for the emulated one, nor memory for it.
     from koordlite.lab import demo
     from koordlite.lab.chaos import Chaos
@@ -167,44 +176,100 @@ def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event |
     endless = scraped or (args.command == "run" and args.seconds is None and not args.once)
     speed = getattr(args, "speed", None) or (1.0 if endless else None)
     emulated = _emulated(args, pace=1 / speed if speed else 0.0, stop=stop)
-    made = None
-    if not args.cluster and not args.kubeconfig and not chosen.cluster.kubeconfig:
-        made = tempfile.TemporaryDirectory(prefix="koordlite-demo-")
-        demo.write(pathlib.Path(made.name), emulated.machine)
-        args.cluster = made.name
-        chosen = msgspec.structs.replace(chosen, agent=dataclasses.replace(chosen.agent, node=demo.NODE))
+    manifests = None
+    if not args.cluster and not args.kubeconfig and not settings.cluster.kubeconfig:
+        manifests = tempfile.TemporaryDirectory(prefix="koordlite-demo-")
+        demo.write(pathlib.Path(manifests.name), emulated.machine)
+        args.cluster = manifests.name
+        settings = msgspec.structs.replace(settings, agent=dataclasses.replace(settings.agent, node=demo.NODE))
         if args.command == "run":
-            LOG.info("the cluster is a demonstration: its manifests are in %s, and may be edited", made.name)
-    named = cluster(args, chosen, emulated.files, emulated.clock, stop)
-    shown = SandboxCluster(named, emulated, evicts=_remote(named) is not None)
-    shown.view()  # Its kubelet makes the groups that are read next.
-    host = bundle.bind(emulated.files, emulated.clock, kubepods=chosen.agent.kubepods, cores=emulated.cores)
+            LOG.info("the cluster is a demonstration: its manifests are in %s, and may be edited", manifests.name)
+    named = cluster(args, settings, emulated.files, emulated.clock, stop)
+    joined = SandboxCluster(named, emulated, evicts=_remote(named) is not None)
+    joined.view()  # Its kubelet makes the groups that are read next.
+    host = bundle.bind(emulated.files, emulated.clock, kubepods=settings.agent.kubepods, cores=emulated.cores)
     seed = getattr(args, "chaos", None)
     if seed is not None:
         emulated.each_second = Chaos(emulated, seed=seed).stir
-    return Machine(host, shown, f"sandbox {args.sandbox}", sandbox=emulated, remote=_remote(named), demo=made)
+    return Machine(host, joined, f"sandbox {args.sandbox}", sandbox=emulated, remote=_remote(named), demo=manifests)
 
 
-def _remote(found: Cluster) -> KubeCluster | None:
-    return found if isinstance(found, KubeCluster) else None
+def _remote(cluster: Cluster) -> KubeCluster | None:
+    return cluster if isinstance(cluster, KubeCluster) else None
 
 
 def cluster(
-    args: argparse.Namespace, chosen: Settings, files: Files, clock: Clock, stop: threading.Event | None = None
+    args: argparse.Namespace, settings: Settings, files: Files, clock: Clock, stop: threading.Event | None = None
 ) -> Cluster:
     """A folder of manifests where one is named, that of the recording where there is one, else the API server."""
     topology = sysfs.topology(files)
     if args.cluster:
-        return _folder(args, chosen, clock, topology)
+        from koordlite.kube.folder.manifests import ManifestCluster
+
+        published = getattr(args, "published", None)
+        return ManifestCluster(
+            pathlib.Path(args.cluster),
+            node_name=settings.agent.node or None,
+            published=pathlib.Path(published) if published else None,
+            clock=clock,
+            topology=topology,
+        )
     if args.recorded:
         from koordlite.kube.folder.recorded import RecordedCluster
         from koordlite.record import capture
 
         path = pathlib.Path(args.recorded[0])
         return capture.CapturedCluster(path) if capture.is_capture(path) else RecordedCluster(path, topology)
-    from koordlite.cli.api_cluster import open_cluster
+    return open_cluster(args, settings, files=files, topology=topology, stop=stop)
 
-    return open_cluster(args, chosen, files=files, topology=topology, stop=stop)
+
+def open_cluster(
+    args: argparse.Namespace, settings: Settings, *, files: Files, topology: Topology, stop: threading.Event | None
+) -> KubeCluster:
+    """The cluster behind an API server, already watching. ConfigError says which of node name and credentials is
+    missing."""
+    from koordlite.kube.client import access
+    from koordlite.kube.publish.background_report import BackgroundReport
+    from koordlite.kube.publish.events import Events
+    from koordlite.kube.publish.node_metric import NodeMetricReport
+    from koordlite.kube.publish.node_reports import NUMATOPOLOGY, POD_AFFINITY, crane_topology
+
+    # It is never guessed from the host name, which may be another's.
+    name = settings.agent.node or os.environ.get("NODE_NAME", "")
+    if not name:
+        why = "which Node is this machine? none of --node-name, agent.node and NODE_NAME says so"
+        do = "set NODE_NAME from spec.nodeName in the DaemonSet, or name a folder of manifests with --cluster"
+        raise ConfigError(Problem("command line", "--node-name", "", why, do))
+    connection = _overridden(settings.cluster, args, kubeconfig="kubeconfig", context="context")
+    named = connection.kubeconfig or None, connection.context or None
+    api = access.connect(*named, user_agent=USER_AGENT, answer_bytes=access.NODE_ANSWER_BYTES)
+    publish = settings.publish
+    reports: list[BackgroundReport | NodeMetricReport] = []
+    if publish.node_metric != "off":
+        create = publish.node_metric == "create"
+        reports.append(NodeMetricReport(api, name, every_seconds=publish.node_metric_seconds, create=create))
+    if publish.numatopology == "on":
+        reports.append(BackgroundReport(api, name, NUMATOPOLOGY))
+    if publish.pod_affinity == "on":
+        reports.append(BackgroundReport(api, name, POD_AFFINITY))
+    if publish.crane_topology != "off":
+        reports.append(BackgroundReport(api, name, crane_topology(parts=publish.crane_topology == "parts")))
+    cluster = KubeCluster(
+        api,
+        connection,
+        node_name=name,
+        files=files,
+        topology=topology,
+        clock=RealClock(stop),
+        user_agent=USER_AGENT,
+        events=Events.of_process(api, "koordlite.io/agent") if publish.events else None,
+        reports=reports,
+        published=config.published(settings),
+        pod_resources=connection.kubelet != "off" and isinstance(files, RealFiles),
+        stop=stop,
+    )
+    cluster.start(FIRST_ANSWERS_SECONDS)
+    return cluster
 
 
 def need_node(args: argparse.Namespace, cluster: Cluster) -> None:
@@ -234,32 +299,19 @@ def contradictions(node: Node, files: Files) -> Iterator[Problem]:
         yield Problem(owner, "status.capacity.memory", units.size(node.capacity_memory), why, do)
 
 
-def _folder(args: argparse.Namespace, chosen: Settings, clock: Clock, topology: Topology) -> Cluster:
-    from koordlite.kube.folder.manifests import ManifestCluster
-
-    published = getattr(args, "published", None)
-    return ManifestCluster(
-        pathlib.Path(args.cluster),
-        node_name=chosen.agent.node or None,
-        published=pathlib.Path(published) if published else None,
-        clock=clock,
-        topology=topology,
-    )
-
-
-def with_modes(chosen: Settings, args: argparse.Namespace) -> Settings:
-    """`chosen` with the modes that `--mode` and `--strategy` give. ConfigError for a strategy that is none."""
+def with_modes(settings: Settings, args: argparse.Namespace) -> Settings:
+    """`settings` with the modes that `--mode` and `--strategy` give. ConfigError for a strategy that is none."""
     if getattr(args, "mode", None):
-        chosen = config.with_modes(chosen, args.mode)
+        settings = config.with_modes(settings, args.mode)
     for text in getattr(args, "strategy", ()):
         name, _, mode = text.partition("=")
-        if name not in chosen.strategies or mode not in ("off", "observe", "enforce"):
+        if name not in settings.strategies or mode not in ("off", "observe", "enforce"):
             renamed = next((s.name for s in strategies.discover() if s.formerly and s.formerly == name), None)
-            do = f"write NAME=off|observe|enforce with NAME one of {', '.join(chosen.strategies)}"
+            do = f"write NAME=off|observe|enforce with NAME one of {', '.join(settings.strategies)}"
             do = f"{name} has been renamed: write {renamed}={mode}" if renamed else do
             raise ConfigError(Problem("command line", "--strategy", text, "no such strategy or mode", do))
-        chosen = config.with_modes(chosen, mode, frozenset({name}))
-    return chosen
+        settings = config.with_modes(settings, mode, frozenset({name}))
+    return settings
 
 
 def tick(args: argparse.Namespace) -> Tick:
@@ -273,12 +325,13 @@ def taken(args: argparse.Namespace) -> Iterator[tuple[Machine, Tick]]:
     """Same as `tick`, and the machine while the block lasts."""
     from koordlite.agent import Agent as Rounds
 
-    chosen = config.with_modes(settings(args), "observe")
-    named = machine(args, chosen)
+    observing = config.with_modes(settings(args), "observe")
+    named = machine(args, observing)
     with contextlib.closing(named):
-        tick = two_ticks(Rounds(named.host, named.cluster, chosen), named.host)
+        tick = two_ticks(Rounds(named.host, named.cluster, observing), named.host)
         if not tick.node:
-            raise InputError(tick.problems or _no_node(args))
+            do = "write its manifest, or name it by --node"
+            raise InputError(tick.problems or Problem(str(args.cluster), "Node", "", "there is no Node object", do))
         yield named, tick
 
 
@@ -287,7 +340,3 @@ def two_ticks(agent: Rounds, host: Host) -> Tick:
     agent.tick()
     host.clock.wait(1.0)
     return agent.tick()
-
-
-def _no_node(args: argparse.Namespace) -> Problem:
-    return Problem(str(args.cluster), "Node", "", "there is no Node object", "write its manifest, or name it by --node")

@@ -126,12 +126,12 @@ def _machine(files: Files) -> Iterator[Finding]:
 
 
 def _resctrl(fs: ResctrlFS) -> Finding:
-    found = fs.read()
-    if found.absent:
-        return Finding("resctrl", "no", found.absent, "the resctrl strategy is skipped; everything else works")
-    parts = [f"{name} {cap.cbm_mask.bit_length()} ways" for name, cap in found.caches.items()]
-    parts += [f"{name} up to {cap.maximum}{'' if cap.absolute else ' %'}" for name, cap in found.bandwidths.items()]
-    return Finding("resctrl", "yes" if "MB" in found.bandwidths else "part", ", ".join(parts))
+    facts = fs.read()
+    if facts.absent:
+        return Finding("resctrl", "no", facts.absent, "the resctrl strategy is skipped; everything else works")
+    parts = [f"{name} {cap.cbm_mask.bit_length()} ways" for name, cap in facts.caches.items()]
+    parts += [f"{name} up to {cap.maximum}{'' if cap.absolute else ' %'}" for name, cap in facts.bandwidths.items()]
+    return Finding("resctrl", "yes" if "MB" in facts.bandwidths else "part", ", ".join(parts))
 
 
 def _cores(missing: str) -> Finding:
@@ -199,9 +199,9 @@ def writable(files: Files, *, uid: int) -> Iterator[Finding]:
         yield Finding("writable cgroups", "yes", ", ".join(sorted(points)))
 
 
-def _node_object(known: bool) -> Finding:
-    do = "" if known else "check --node and the folder named by --cluster"
-    return Finding("Node object", "yes" if known else "NO", "found" if known else "not found", do)
+def _node_object(exists: bool) -> Finding:
+    do = "" if exists else "check --node and the folder named by --cluster"
+    return Finding("Node object", "yes" if exists else "NO", "found" if exists else "not found", do)
 
 
 def _kubelet(kubelet: Kubelet) -> Iterator[Finding]:

@@ -30,20 +30,20 @@ def pause(args: argparse.Namespace) -> int:
     if not because:
         do = "say for whom it is, or what has to be waited for"
         raise InputError(Problem("command line", "--because", args.because, "it says nothing", do))
-    wanted, target = Pause(until=time.time() + args.duration, because=because, release=args.release), _target(args)
+    request, target = Pause(until=time.time() + args.duration, because=because, release=args.release), _target(args)
     if target.pid is None and not args.before_start:
         print(printable.lines(f"not paused: no agent that writes holds {target.folder}"), file=sys.stderr)
         print("name its --state-dir; or add --before-start to pause the agent that starts next", file=sys.stderr)
         return 1
     target.show()
     try:
-        pause_file.write(target.folder, wanted)
+        pause_file.write(target.folder, request)
     except OSError as error:
         raise KoordliteError(_refused(target.folder, error)) from error
-    if target.pid is not None and not acting.confirmed(target.folder, wanted):
+    if target.pid is not None and not acting.confirmed(target.folder, request):
         return _unconfirmed()
     in_force = "gives back what is in force" if args.release else "leaves what is in force unchanged"
-    until = f"paused until {units.moment(wanted.until)}"
+    until = f"paused until {units.moment(request.until)}"
     print(printable.lines(f"{until}: the agent decides and reports, writes nothing, and {in_force}"))
     if target.pid is None:
         print(printable.lines(f"no agent holds {target.folder} now; one that starts before then begins paused"))

@@ -50,16 +50,16 @@ class _Namespace(msgspec.Struct):
 
 def profile(args: argparse.Namespace) -> int:
     """`profile apply`: print each pod as it would be admitted, after comments that say why. InputError for bad ones."""
-    found = read(dict.fromkeys(map(pathlib.Path, (*args.profile, args.pod))))
-    if not found.profiles:
-        found.problems.append(_missing(args.profile, colocation_profile.KIND))
-    pods = [*found.pods, *found.templates]
+    inputs = read(dict.fromkeys(map(pathlib.Path, (*args.profile, args.pod))))
+    if not inputs.profiles:
+        inputs.problems.append(_missing(args.profile, colocation_profile.KIND))
+    pods = [*inputs.pods, *inputs.templates]
     if not pods:
-        found.problems.append(_missing([args.pod], "Pod"))
-    if found.problems:
-        raise InputError(found.problems)
+        inputs.problems.append(_missing([args.pod], "Pod"))
+    if inputs.problems:
+        raise InputError(inputs.problems)
     assumed = {str(name): PriorityClassValue(value) for name, value in DEFAULT_PRIORITY.items() if name}
-    admitted = [_admitted(place, pod, found, assumed) for place, pod in pods]
+    admitted = [_admitted(place, pod, inputs, assumed) for place, pod in pods]
     if args.output == "json":
         commandline.print_json("koordlite-profile", pods=[{"why": why, "pod": pod} for why, pod in admitted])
         return 0
@@ -73,59 +73,63 @@ def profile(args: argparse.Namespace) -> int:
 
 def read(paths: Iterable[pathlib.Path]) -> Manifests:
     """Profiles, pods, namespaces and priority classes of these files; what is wrong with them is in `problems`."""
-    found = Manifests()
+    inputs = Manifests()
     for path in paths:
         try:
             for place, content in manifest_files.contents(path):
-                _take(place, content, found)
+                _take(place, content, inputs)
         except InputError as error:
-            found.problems.extend(error.problems)
-    return found
+            inputs.problems.extend(error.problems)
+    return inputs
 
 
 def takers(folder: pathlib.Path) -> tuple[list[str], list[Problem]]:
     """(one line for each pod of the folder that a profile of the folder takes, what is wrong with the profiles)."""
     if not folder.is_dir():
         return [], []
-    found = read(path for path in sorted(folder.iterdir()) if path.suffix in manifest_files.SUFFIXES and path.is_file())
+    inputs = read(
+        path for path in sorted(folder.iterdir()) if path.suffix in manifest_files.SUFFIXES and path.is_file()
+    )
     lines = []
-    for _, pod in found.pods if found.profiles else ():
+    for _, pod in inputs.pods if inputs.profiles else ():
         meta = msgspec.convert(pod.get("metadata") or {}, objects.ObjectMeta)
         space = meta.namespace or "default"
-        matched, notes = rules.matching(found.profiles, namespace=found.namespaces.get(space), labels=meta.labels or {})
+        matched, notes = rules.matching(
+            inputs.profiles, namespace=inputs.namespaces.get(space), labels=meta.labels or {}
+        )
         named = f"pod/{space}/{meta.name}"
         if matched:
             lines.append(f"{named} would be taken by profile {', '.join(profile.name for profile in matched)}")
         lines.extend(f"{named}: {note}" for note in notes)
     ours = colocation_profile.KIND
-    return [*map(printable.one_line, lines)], [problem for problem in found.problems if ours in problem.object]
+    return [*map(printable.one_line, lines)], [problem for problem in inputs.problems if ours in problem.object]
 
 
-def _take(place: str, content: dict[str, Any], found: Manifests) -> None:
+def _take(place: str, content: dict[str, Any], inputs: Manifests) -> None:
     """One object of a file; kinds that the rules do not need are passed over."""
     kind = content["kind"]
     name = (content.get("metadata") or {}).get("name", "") if isinstance(content.get("metadata"), dict) else ""
     owner = f"{place}: {kind} {name}".rstrip()
     try:
         if kind == colocation_profile.KIND:
-            found.profiles.append(colocation_profile.from_object(content, owner))
+            inputs.profiles.append(colocation_profile.from_object(content, owner))
         elif kind == "Pod":
             msgspec.convert(content, objects.PodObject)
-            found.pods.append((owner, content))
+            inputs.pods.append((owner, content))
         elif kind in _WORKLOADS:
             pod = _first_pod(content)
             msgspec.convert(pod, objects.PodObject)
-            found.templates.append((owner, pod))
+            inputs.templates.append((owner, pod))
         elif kind == "Namespace":
-            found.namespaces[name] = msgspec.convert(content, _Namespace).metadata.labels or {}
+            inputs.namespaces[name] = msgspec.convert(content, _Namespace).metadata.labels or {}
         elif kind == "PriorityClass":
-            given = msgspec.convert(content, _PriorityClass)
-            found.priority_classes[name] = PriorityClassValue(given.value, given.preemption_policy)
+            priority_class = msgspec.convert(content, _PriorityClass)
+            inputs.priority_classes[name] = PriorityClassValue(priority_class.value, priority_class.preemption_policy)
     except msgspec.ValidationError as error:
         why, _, path = str(error).replace("`", "").partition(" - at $.")
-        found.problems.append(Problem(owner, path or "$", "", why, "correct the manifest"))
+        inputs.problems.append(Problem(owner, path or "$", "", why, "correct the manifest"))
     except InputError as error:
-        found.problems.extend(error.problems)
+        inputs.problems.extend(error.problems)
 
 
 def _first_pod(workload: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,8 +139,8 @@ def _first_pod(workload: Mapping[str, Any]) -> dict[str, Any]:
         raise msgspec.ValidationError("Object missing required field `template` - at `$.spec`")
     owner, meta = workload.get("metadata") or {}, template.get("metadata") or {}
     space = {"namespace": owner["namespace"]} if owner.get("namespace") else {}
-    made = {"name": f"{owner.get('name', '')}-1", **space, **meta}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": template["spec"]}
+    metadata = {"name": f"{owner.get('name', '')}-1", **space, **meta}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
 def _missing(paths: Iterable[str], kind: str) -> Problem:
@@ -144,22 +148,22 @@ def _missing(paths: Iterable[str], kind: str) -> Problem:
 
 
 def _admitted(
-    place: str, pod: dict[str, Any], found: Manifests, assumed: Mapping[str, PriorityClassValue]
+    place: str, pod: dict[str, Any], inputs: Manifests, assumed: Mapping[str, PriorityClassValue]
 ) -> tuple[list[str], dict[str, Any]]:
     """(what was decided, and why; the pod as it would be admitted)."""
     try:
-        made = rules.admitted(
+        admission = rules.admitted(
             pod,
-            found.profiles,
-            namespaces=found.namespaces,
-            priority_classes={**assumed, **found.priority_classes},
+            inputs.profiles,
+            namespaces=inputs.namespaces,
+            priority_classes={**assumed, **inputs.priority_classes},
         )
-        whole, repeated = rules.with_resource_spec(made.pod) if made.taken_by else (made.pod, ())
+        whole, repeated = rules.with_resource_spec(admission.pod) if admission.taken_by else (admission.pod, ())
     except InputError as error:
         raise InputError(_placed(place, each) for each in error.problems) from error
-    lines = [*_lines(made.taken_by, found), *(f"note: {note}" for note in made.notes)]
-    lines += [_line(change) for change in (*made.changes, *repeated)]
-    used = {whole.get("spec", {}).get("priorityClassName", "")} & (assumed.keys() - found.priority_classes.keys())
+    lines = [*_lines(admission.taken_by, inputs), *(f"note: {note}" for note in admission.notes)]
+    lines += [_line(change) for change in (*admission.changes, *repeated)]
+    used = {whole.get("spec", {}).get("priorityClassName", "")} & (assumed.keys() - inputs.priority_classes.keys())
     lines += [f"note: no PriorityClass {name} was given; {assumed[name].value} is assumed" for name in used]
     return [*map(printable.one_line, lines)], whole
 
@@ -169,8 +173,8 @@ def _placed(place: str, problem: Problem) -> Problem:
     return dataclasses.replace(problem, object=place) if problem.object == "pod" else problem
 
 
-def _lines(taken_by: tuple[str, ...], found: Manifests) -> Iterator[str]:
-    percents = {profile.name: profile.probability for profile in found.profiles}
+def _lines(taken_by: tuple[str, ...], inputs: Manifests) -> Iterator[str]:
+    percents = {profile.name: profile.probability for profile in inputs.profiles}
     if not taken_by:
         yield "taken by no profile: admitted as it is"
     for name in taken_by:

@@ -31,10 +31,10 @@ def resctrl(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace, width: int) -> int:
     """Needs no cluster: it reads the file system only."""
-    found = whole(bundle.resctrl(machines.files(args)))
-    text = resctrl_map.text(found, width=width).removesuffix("\n")
-    commandline.print_answer(args.output, "koordlite-resctrl", {"machine": resctrl_map.document(found)}, [text])
-    return 1 if found.absent else 0
+    resctrl = whole(bundle.resctrl(machines.files(args)))
+    text = resctrl_map.text(resctrl, width=width).removesuffix("\n")
+    commandline.print_answer(args.output, "koordlite-resctrl", {"machine": resctrl_map.document(resctrl)}, [text])
+    return 1 if resctrl.absent else 0
 
 
 def whole(fs: ResctrlFS) -> Resctrl:
@@ -42,9 +42,9 @@ def whole(fs: ResctrlFS) -> Resctrl:
     return _with_modes(fs, fs.read(with_tasks=(ROOT, *fs.group_names())))
 
 
-def _with_modes(fs: ResctrlFS, found: Resctrl) -> Resctrl:
-    groups = {name: dataclasses.replace(group, mode=_mode(fs, name)) for name, group in found.groups.items()}
-    return dataclasses.replace(found, groups=groups)
+def _with_modes(fs: ResctrlFS, resctrl: Resctrl) -> Resctrl:
+    groups = {name: dataclasses.replace(group, mode=_mode(fs, name)) for name, group in resctrl.groups.items()}
+    return dataclasses.replace(resctrl, groups=groups)
 
 
 def _mode(fs: ResctrlFS, group: str) -> str:

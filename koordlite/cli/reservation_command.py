@@ -29,11 +29,11 @@ def reservation(args: argparse.Namespace) -> int:
         lines = names if args.output == "name" else report.table(listed, wide=args.output == "wide")
         commandline.print_answer(args.output, "Reservations", {"reservations": listed}, lines)
         return 0
-    found = report.one_of(world, args.name, PlaceholderSettings(), time.time())
-    if found is None:
+    document = report.one_of(world, args.name, PlaceholderSettings(), time.time())
+    if document is None:
         others = ", ".join(sorted(world.reservations)[:8]) or "none"
         raise KoordliteError(f"there is no Reservation {args.name}; there are {others}")
-    commandline.print_answer(args.output, "Reservation", {"reservation": found}, report.details(found))
+    commandline.print_answer(args.output, "Reservation", {"reservation": document}, report.details(document))
     return 0
 
 

@@ -64,10 +64,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, settings: Settings, machine: Machine) -> int:
-    with contextlib.closing(machine), _journal(args, settings, machine) as (held, unjournaled, again):
+    with contextlib.closing(machine), _journal(args, settings, machine) as (undo_journal, unjournaled, open_journal):
         machines.need_node(args, machine.cluster)
         _warn_of_another_size(machine)
-        agent = Agent(machine.host, machine.cluster, settings, held, unjournaled=unjournaled, open_journal=again)
+        agent = Agent(
+            machine.host, machine.cluster, settings, undo_journal, unjournaled=unjournaled, open_journal=open_journal
+        )
         code = _look_twice(agent, machine, settings, args) if args.once else _loop(agent, machine, settings, args)
         if agent.journal is not None and not args.quiet:
             print(printable.lines(in_force(agent.journal, args, emulated=machine.sandbox is not None)), end="")
@@ -80,17 +82,17 @@ def _warn_of_another_size(machine: Machine) -> None:
         LOG.warning("%s", problem)
 
 
-def in_force(held: Journal, args: argparse.Namespace, *, emulated: bool) -> str:
+def in_force(undo_journal: Journal, args: argparse.Namespace, *, emulated: bool) -> str:
     """Traces that a run that could write leaves behind, and the command that undoes it."""
-    kinds = collections.Counter(place.metric for place in held.places)
+    kinds = collections.Counter(place.metric for place in undo_journal.places)
     if not kinds:
         return "nothing stays in force: every value is as it was found\n"
     listed = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
     if emulated:
         return f"in force when the emulated node ended: {listed}\n"
-    given = (("--config", args.config), ("--state-dir", args.state_dir), ("--published", args.published))
+    agent_options = (("--config", args.config), ("--state-dir", args.state_dir), ("--published", args.published))
     named = (("--cluster", args.cluster), ("--kubeconfig", args.kubeconfig), ("--node", args.node))
-    options = "".join(f" {option} {shlex.quote(value)}" for option, value in (*given, *named) if value)
+    options = "".join(f" {option} {shlex.quote(value)}" for option, value in (*agent_options, *named) if value)
     return f"still in force: {listed}\nto undo this: koordlite restore{options} (--dry-run lists every value)\n"
 
 
@@ -103,12 +105,12 @@ def _keep_files_open() -> None:
 def _frozen() -> Listener:
     """Spare the garbage collector what the first ticks leave behind, which stays: a search of it all stops every
     thread for 20 ms, also the one that a runtime waits for."""
-    left = _FIRST_TICKS
+    remaining = _FIRST_TICKS
 
     def listen(_tick: Tick, _changes: Changes) -> None:
-        nonlocal left
-        if left:
-            left -= 1
+        nonlocal remaining
+        if remaining:
+            remaining -= 1
             gc.freeze()
 
     return listen
@@ -209,21 +211,21 @@ def _journal(
 
         def opened() -> Journal:
             with contextlib.ExitStack() as own:
-                held = own.enter_context(Journal.open(folder, boot_id=boot))
+                undo_journal = own.enter_context(Journal.open(folder, boot_id=boot))
                 if machine.sandbox is None:
                     group = machine.host.cgroups.folder(machine.host.cgroups.layout.kubepods, "cpu")
                     own.callback(lock.take_machine(pathlib.Path(group)).release)
                 for problem in journal.damaged(folder):
                     LOG.error("%s", problem)
                 stack.push(own.pop_all())
-            return held
+            return undo_journal
 
         try:
-            held, why = opened(), ""
+            undo_journal, why = opened(), ""
         except JournalFull as error:
-            held, why = None, f"nothing can be journaled, so nothing is written: {error}"
+            undo_journal, why = None, f"nothing can be journaled, so nothing is written: {error}"
             LOG.error("%s", why)
-        yield held, why, opened
+        yield undo_journal, why, opened
 
 
 @contextlib.contextmanager
@@ -241,35 +243,35 @@ def _folders(args: argparse.Namespace, settings: Settings) -> Iterator[Settings]
 
 def _problems() -> Listener:
     """Logs what is wrong with the input when it comes up, not on each tick while it lasts."""
-    known: frozenset[Problem] = frozenset()
+    logged: frozenset[Problem] = frozenset()
     limit = LineLimit(time.monotonic)
 
     def listen(tick: Tick, changes: Changes) -> None:
-        nonlocal known
+        nonlocal logged
         if tick.snapshot is UNSEEN:
             return  # It shows nothing, not that all is well.
-        found = frozenset(tick.problems)
-        for problem in sorted(found - known, key=str):
+        problems = frozenset(tick.problems)
+        for problem in sorted(problems - logged, key=str):
             left_out = limit.take(problem.object)
             if left_out is not None:
                 LOG.warning("%s%s", problem, f" ({left_out} more lines were left out)" if left_out else "")
-        known = found
+        logged = problems
 
     return listen
 
 
 def _cluster(agent: Agent, machine: Machine) -> Listener:
     """Tells an API server what was used, and which of its objects cannot be understood when that comes up."""
-    known: frozenset[Problem] = frozenset()
+    announced: frozenset[Problem] = frozenset()
     pause: Pause | None = None
 
     def listen(tick: Tick, changes: Changes) -> None:
-        nonlocal known, pause
+        nonlocal announced, pause
         if machine.remote is None:
             return
-        found = frozenset(problem for problem in tick.problems if problem.object.startswith(_CLUSTER_OBJECTS))
-        machine.remote.tell(sorted(found - known, key=str))
-        known = found
+        problems = frozenset(problem for problem in tick.problems if problem.object.startswith(_CLUSTER_OBJECTS))
+        machine.remote.tell(sorted(problems - announced, key=str))
+        announced = problems
         _announce(machine.remote, pause, tick)
         pause = tick.pause
         _tell_killed(machine.remote, tick)

@@ -28,8 +28,8 @@ def explain(args: argparse.Namespace) -> int:
     from koordlite.scheduler.report import texts
 
     _check_name(args.pod)
-    found = _get(args, f"explain/{urllib.parse.quote(args.pod)}{'?make-room=1' if args.make_room else ''}")
-    _print(args, found, lambda: texts.pod(found, every=args.all))
+    document = _get(args, f"explain/{urllib.parse.quote(args.pod)}{'?make-room=1' if args.make_room else ''}")
+    _print(args, document, lambda: texts.pod(document, every=args.all))
     return 0
 
 
@@ -48,11 +48,11 @@ def why_pending(args: argparse.Namespace, pod: str) -> int:
     _check_name(pod)
     if args.url or not (args.cluster or args.kubeconfig):
         args.url = args.url or options.EXTENDER_URL
-        found = _get(args, f"explain/{urllib.parse.quote(pod)}?make-room=1")
-        _print(args, found, lambda: texts.pod(found))
+        document = _get(args, f"explain/{urllib.parse.quote(pod)}?make-room=1")
+        _print(args, document, lambda: texts.pod(document))
     else:
-        made = _extender_of_folder(args.cluster, pod) if args.cluster else _extender_of_cluster(args)
-        waiting = making_room.document(made, pod, lambda: None)
+        extender = _extender_of_folder(args.cluster, pod) if args.cluster else _extender_of_cluster(args)
+        waiting = making_room.document(extender, pod, lambda: None)
         if waiting is None:
             raise InputError(Problem("command line", "pod", pod, "no such pod waits for a node", "name one that does"))
         _print(args, {"pod": pod, "waiting": waiting}, lambda: making_room.lines(waiting))
@@ -94,8 +94,8 @@ def state(args: argparse.Namespace) -> int:
     from koordlite.scheduler.report import texts
 
     if args.node:
-        found = _get(args, f"state/{urllib.parse.quote(args.node)}")
-        _print(args, found, lambda: texts.node(found))
+        document = _get(args, f"state/{urllib.parse.quote(args.node)}")
+        _print(args, document, lambda: texts.node(document))
     else:
         print(printable.in_json(json.dumps(_get(args, "debug/state"), indent=2)))
     return 0
@@ -104,18 +104,18 @@ def state(args: argparse.Namespace) -> int:
 def log_level(args: argparse.Namespace) -> int:
     url = f"{args.url.rstrip('/')}/loglevel"
     if args.level is not None:
-        asked = {"level": args.level, "pod": args.pod, "flow": args.flow, "forSeconds": args.seconds}
-        found = json.loads(asking.put(url, asked, args.state_dir))
+        request = {"level": args.level, "pod": args.pod, "flow": args.flow, "forSeconds": args.seconds}
+        levels = json.loads(asking.put(url, request, args.state_dir))
     else:
-        found = _get(args, "loglevel")
-    _print(args, found, lambda: _levels(found))
+        levels = _get(args, "loglevel")
+    _print(args, levels, lambda: _levels(levels))
     return 0
 
 
-def _levels(found: dict[str, Any]) -> Iterable[str]:
-    yield f"everything else: {found['default']}"
-    yield from (f"flow {name}: {level}" for name, level in found["flows"].items())
-    yield from (f"pod {name}: {level}" for name, level in found["pods"].items())
+def _levels(levels: dict[str, Any]) -> Iterable[str]:
+    yield f"everything else: {levels['default']}"
+    yield from (f"flow {name}: {level}" for name, level in levels["flows"].items())
+    yield from (f"pod {name}: {level}" for name, level in levels["pods"].items())
 
 
 def try_pod(args: argparse.Namespace) -> int:
@@ -126,16 +126,16 @@ def try_pod(args: argparse.Namespace) -> int:
     if not pathlib.Path(args.folder).is_dir():
         do = "name a folder with Nodes, Pods and NodeResourceTopologies"
         raise InputError(Problem("command line", "DIR", args.folder, "there is no such folder", do))
-    made = trial.of_folder(args.folder, args.pod, JudgeSettings(strategy=args.strategy))
-    for line in trial.lines(made):
+    attempt = trial.of_folder(args.folder, args.pod, JudgeSettings(strategy=args.strategy))
+    for line in trial.lines(attempt):
         print(printable.lines(line))
-    found = documents.of_pod(made.extender, args.pod)
+    document = documents.of_pod(attempt.extender, args.pod)
     if args.make_room:
-        waiting = making_room.document(made.extender, args.pod, lambda: None)
-        found = {**(found or {"pod": args.pod}), "waiting": waiting}
-    if found is not None:
+        waiting = making_room.document(attempt.extender, args.pod, lambda: None)
+        document = {**(document or {"pod": args.pod}), "waiting": waiting}
+    if document is not None:
         print("")
-        for line in texts.pod(found, every=args.all):
+        for line in texts.pod(document, every=args.all):
             print(printable.lines(line))
     return 0
 
@@ -155,9 +155,9 @@ def _get(args: argparse.Namespace, path: str) -> Any:
         raise KoordliteError(f"what answers at {url} is no scheduler extender: {error}") from error
 
 
-def _print(args: argparse.Namespace, found: Any, lines: Any) -> None:
+def _print(args: argparse.Namespace, document: Any, lines: Any) -> None:
     if args.output == "json":
-        print(printable.in_json(json.dumps(found, indent=2)))
+        print(printable.in_json(json.dumps(document, indent=2)))
         return
     for line in lines():
         print(printable.lines(line))

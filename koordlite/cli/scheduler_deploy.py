@@ -129,8 +129,8 @@ def _remove(api: Api, manifests: list[Manifest], *, dry_run: bool) -> int:
                 api.request("DELETE", f"{place.collection}/{each['metadata']['name']}", body=body)
                 word = "deleted"
             except ApiError as error:
-                gone = error.status == HTTPStatus.NOT_FOUND
-                word, refused = ("not there", refused) if gone else (f"refused: {error}", True)
+                missing = error.status == HTTPStatus.NOT_FOUND
+                word, refused = ("not there", refused) if missing else (f"refused: {error}", True)
         print(printable.lines(f"{_name(each)}: {word}{' (server dry run)' if dry_run else ''}"))
     return 1 if refused else 0
 
@@ -144,12 +144,12 @@ def _place(api: Api, manifest: Manifest) -> Place:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
         listed = []
-    found = next((each for each in listed if each["kind"] == kind and "/" not in each["name"]), None)
-    if found is None:
+    entry = next((each for each in listed if each["kind"] == kind and "/" not in each["name"]), None)
+    if entry is None:
         return Place(missing=f"the cluster has no {kind} of {version}")
     namespace = manifest["metadata"].get("namespace", "default")
     return Place(
-        f"{group}/namespaces/{namespace}/{found['name']}" if found["namespaced"] else f"{group}/{found['name']}"
+        f"{group}/namespaces/{namespace}/{entry['name']}" if entry["namespaced"] else f"{group}/{entry['name']}"
     )
 
 

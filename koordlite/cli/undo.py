@@ -66,26 +66,28 @@ def undo(args: argparse.Namespace) -> int:
     if args.dry_run:
         _print_list(args, undo_list(host, entries, exclusive))
         return 0
-    with Journal.open(settings.agent.state_dir, boot_id=boot) as held:
-        held.record(unlisted)
-        steps = restore(host, held, cluster, exclusive=exclusive)
+    with Journal.open(settings.agent.state_dir, boot_id=boot) as undo_journal:
+        undo_journal.record(unlisted)
+        steps = restore(host, undo_journal, cluster, exclusive=exclusive)
     tried = {step.place for step in steps}
-    left = sum(entry.place not in tried for entry in held.entries if not entry.dies_with_boot)
+    remaining = sum(entry.place not in tried for entry in undo_journal.entries if not entry.dies_with_boot)
     lines = [f"{s.place}: {s.value}" if s.ok else f"{s.place}: NOT restored: {s.error}" for s in steps]
     lines.append(f"{sum(step.ok for step in steps)} of {len(steps)} places restored")
-    if left:
-        lines.append(f"{left} more of the Node stay in the journal: name its cluster, with --kubeconfig or --cluster")
-    commandline.print_answer(args.output, "koordlite-restore", {"steps": steps, "left": left}, lines)
-    return 0 if all(step.ok for step in steps) and not left and not damaged else 1
+    if remaining:
+        lines.append(
+            f"{remaining} more of the Node stay in the journal: name its cluster, with --kubeconfig or --cluster"
+        )
+    commandline.print_answer(args.output, "koordlite-restore", {"steps": steps, "left": remaining}, lines)
+    return 0 if all(step.ok for step in steps) and not remaining and not damaged else 1
 
 
-def _of_ended(target: acting.Target, left: int, output: str) -> int:
+def _of_ended(target: acting.Target, remaining: int, output: str) -> int:
     """Say what the journal of an emulated node that has ended leaves to do: values of its Node, if any."""
     lines = [f"{target.folder} is the journal of an emulated node: this machine has nothing to restore"]
-    if left:
-        lines.append(f"{left} values of its Node are left: name its cluster, with --cluster or --kubeconfig")
-    commandline.print_answer(output, "koordlite-restore-list", {"places": [], "left": left}, lines)
-    return 1 if left else 0
+    if remaining:
+        lines.append(f"{remaining} values of its Node are left: name its cluster, with --cluster or --kubeconfig")
+    commandline.print_answer(output, "koordlite-restore-list", {"places": [], "left": remaining}, lines)
+    return 1 if remaining else 0
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -97,7 +99,7 @@ def _check_options(args: argparse.Namespace) -> None:
 
 def _print_list(args: argparse.Namespace, listed: Sequence[tuple[str, str, str]]) -> None:
     """Steps that restore would take."""
-    places = [{"place": place, "present": present, "found": found} for place, present, found in listed]
+    places = [{"place": place, "present": present, "found": value} for place, present, value in listed]
     commandline.print_answer(
         args.output, "koordlite-restore-list", {"places": places}, (text.undo(listed).removesuffix("\n"),)
     )
@@ -109,9 +111,9 @@ def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluste
     named = args.cluster or args.kubeconfig or settings.cluster.kubeconfig or in_a_pod
     if not named:
         return None
-    found = machines.cluster(args, settings, host.files, host.clock, _stopped())
-    found.view()  # A folder knows its Node once it was read.
-    return found
+    cluster = machines.cluster(args, settings, host.files, host.clock, _stopped())
+    cluster.view()  # A folder knows its Node once it was read.
+    return cluster
 
 
 def _unlisted(cluster: Cluster | None) -> Iterable[Entry]:

@@ -82,13 +82,13 @@ def verify(args: argparse.Namespace) -> int:
     """Look, change nothing, and end with "nothing left" or the list. 1 when something is left."""
     settings = machines.settings(args)
     api = _api(args, settings)
-    rest = [*_on_machine(settings), *(_in_cluster(api) if api else ()), *_in_groups(args, settings)]
+    remains = [*_on_machine(settings), *(_in_cluster(api) if api else ()), *_in_groups(args, settings)]
     looked = f"this machine and {api.url}" if api else "this machine"
-    lines = [f"{each.where}: {each.what}; {each.do}" for each in rest]
-    lines.append(f"{len(rest)} left" if rest else f"nothing left on {looked}")
-    document = {"left": [each._asdict() for each in rest], "cluster": api.url if api else ""}
+    lines = [f"{each.where}: {each.what}; {each.do}" for each in remains]
+    lines.append(f"{len(remains)} left" if remains else f"nothing left on {looked}")
+    document = {"left": [each._asdict() for each in remains], "cluster": api.url if api else ""}
     commandline.print_answer(args.output, "koordlite-verify", document, lines)
-    return 1 if rest else 0
+    return 1 if remains else 0
 
 
 def _api(args: argparse.Namespace, settings: Settings) -> Api | None:
@@ -124,8 +124,8 @@ def _in_groups(args: argparse.Namespace, settings: Settings) -> Iterator[Rest]:
         return
     machine = machines.machine(args, settings)
     with contextlib.closing(machine):
-        found = adoption.recognise(observed(args, machine, settings), settings.strategies)
-    for trace in found.traces:
+        legacy = adoption.recognise(observed(args, machine, settings), settings.strategies)
+    for trace in legacy.traces:
         before = "gone" if trace.before is None else str(trace.before) or "the parent's"
         yield Rest(
             str(trace.place), f"{trace.present}, without an agent {before}", "koordlite adopt koordlet, then restore"
@@ -153,7 +153,7 @@ def _is_ours(kind: str, metadata: dict[str, Any]) -> bool:
         return True
     if kind in _WRITTEN:
         return any(each.get("manager") in (OURS, "descheduler") for each in metadata.get("managedFields") or ())
-    made: dict[str, bool] = {
+    by_kind: dict[str, bool] = {
         "leases": name in LEASES,
         "configmaps": name == MEMORY,
         "namespaces": name == "koordlite-system",
@@ -161,7 +161,7 @@ def _is_ours(kind: str, metadata: dict[str, Any]) -> bool:
         # Kinds that others may have installed as well are not counted.
         "customresourcedefinitions": name.endswith(".koordlite.io"),
     }
-    return made.get(kind, False)
+    return by_kind.get(kind, False)
 
 
 def _of_node(node: dict[str, Any]) -> Iterator[Rest]:

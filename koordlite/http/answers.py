@@ -74,9 +74,9 @@ def encoded(document: Any) -> Answer:
     return Answer(200, JSON, json.dumps(document).encode())
 
 
-def page(shown: Shown) -> Answer:
+def page(document: Shown) -> Answer:
     """A page for people."""
-    return Answer(200, HTML, shown.text.encode(errors="replace"), shown.headers)
+    return Answer(200, HTML, document.text.encode(errors="replace"), document.headers)
 
 
 def metrics(registry: CollectorRegistry, accept: str) -> Answer:

@@ -75,8 +75,8 @@ class Certificate:
         return context
 
     def _stamps(self) -> _Stamp:
-        found = (os.stat(path) for path in (*self._files, *filter(None, [self._client_ca])))
-        return tuple((each.st_ino, each.st_mtime_ns, each.st_size) for each in found)
+        stats = (os.stat(path) for path in (*self._files, *filter(None, [self._client_ca])))
+        return tuple((each.st_ino, each.st_mtime_ns, each.st_size) for each in stats)
 
 
 class SelfSigned:

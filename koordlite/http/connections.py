@@ -90,35 +90,35 @@ class Connections:
         if self.limits.certified:
             return self._admit_stranger(accepted, address)
         with self._lock:
-            others = [kept for kept in self._kept if not kept.only_health]
-            of_address = sum(kept.address == address for kept in others)
-            full = len(others) >= self.limits.connections or of_address >= self.limits.address_connections
-            made = Connection(accepted, address, only_health=full)
-            probes = [kept for kept in self._kept if kept.only_health]
+            ordinary = [each for each in self._kept if not each.only_health]
+            of_address = sum(each.address == address for each in ordinary)
+            full = len(ordinary) >= self.limits.connections or of_address >= self.limits.address_connections
+            connection = Connection(accepted, address, only_health=full)
+            probes = [each for each in self._kept if each.only_health]
             if full and len(probes) >= PROBES:
                 self._end(probes[0])
-            self._kept[made] = None
-        self.receives(made)
-        return made
+            self._kept[connection] = None
+        self.receives(connection)
+        return connection
 
     def _admit_stranger(self, accepted: socket.socket, address: str) -> Connection:
-        made = Connection(accepted, address, only_health=False, stranger=True)
-        made.deadline = self._now() + min(HANDSHAKE_SECONDS, self.limits.request_seconds)
+        connection = Connection(accepted, address, only_health=False, stranger=True)
+        connection.deadline = self._now() + min(HANDSHAKE_SECONDS, self.limits.request_seconds)
         with self._lock:
-            strangers = [kept for kept in self._kept if kept.stranger]
-            of_address = [kept for kept in strangers if kept.address == address]
+            strangers = [each for each in self._kept if each.stranger]
+            of_address = [each for each in strangers if each.address == address]
             if len(of_address) >= ADDRESS_STRANGERS or (of_address and len(strangers) >= STRANGERS):
                 self._end(of_address[0])
             elif len(strangers) >= STRANGERS:
                 self._end(strangers[0])
-            self._kept[made] = None
-        return made
+            self._kept[connection] = None
+        return connection
 
     def certify(self, connection: Connection) -> bool:
         """It has shown its certificate, and awaits a request; False when there are too many like it."""
         with self._lock:
-            certified = [kept for kept in self._kept if not kept.stranger]
-            of_address = sum(kept.address == connection.address for kept in certified)
+            certified = [each for each in self._kept if not each.stranger]
+            of_address = sum(each.address == connection.address for each in certified)
             if len(certified) >= self.limits.connections or of_address >= self.limits.address_connections:
                 return False
             connection.stranger = False
@@ -174,6 +174,6 @@ class Connections:
         """Hang up on everybody whose time is over."""
         now = self._now()
         with self._lock:
-            late = [kept for kept in self._kept if kept.deadline <= now]
+            late = [each for each in self._kept if each.deadline <= now]
         for connection in late:
             connection.hang_up()

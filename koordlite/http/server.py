@@ -61,8 +61,8 @@ class Server:
         self._server.connections = Connections(limits)
         guard = guard or Guard(exposed=not is_loopback(address), all_read=True)
         hooks = _Hooks(answer, change, post, guard)
-        kept = self._server.connections.limits
-        idle = max(_IDLE_SECONDS, kept.request_seconds, kept.idle_seconds or 0.0)
+        bounds = self._server.connections.limits
+        idle = max(_IDLE_SECONDS, bounds.request_seconds, bounds.idle_seconds or 0.0)
         self._server.RequestHandlerClass = type("Request", (_Request,), {"hooks": hooks, "timeout": idle})
         self.address, self.port = address, int(self._server.server_address[1])
         self._thread = Worker("http", lambda: self._server.serve_forever(_POLL_SECONDS))
@@ -175,8 +175,8 @@ class _Listener(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Into the log; a client that went away, or speaks no TLS, is no error of ours."""
-        gone = isinstance(sys.exception(), ConnectionError | TimeoutError | ssl.SSLError)
-        LOG.log(logging.DEBUG if gone else logging.ERROR, "request of %s failed", client_address, exc_info=not gone)
+        quiet = isinstance(sys.exception(), ConnectionError | TimeoutError | ssl.SSLError)
+        LOG.log(logging.DEBUG if quiet else logging.ERROR, "request of %s failed", client_address, exc_info=not quiet)
 
 
 class _Request(BaseHTTPRequestHandler):
@@ -342,7 +342,7 @@ def _listen(address: str, port: int, setting: tuple[str, str]) -> _Listener:
     try:
         return Listener((address, port), _Request)
     except (OSError, OverflowError) as error:
-        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        why = "another process listens there" if taken else getattr(error, "strerror", "") or str(error)
+        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        why = "another process listens there" if in_use else getattr(error, "strerror", "") or str(error)
         do = "choose another port, or 0 for any free one"
         raise ConfigError(Problem(*setting, f"{address}:{port}", why, do)) from error

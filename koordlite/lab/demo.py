@@ -33,14 +33,14 @@ def write(folder: Path, machine: Machine) -> None:
         (folder / source.name).write_text(text, encoding="utf-8")
 
 
-def _assigned(found: dict[str, Any]) -> bool:
-    annotations = found.get("metadata", {}).get("annotations", {})
-    return keys.RESOURCE_STATUS in annotations or found["kind"] == "NodeResourceTopology"
+def _assigned(manifest: dict[str, Any]) -> bool:
+    annotations = manifest.get("metadata", {}).get("annotations", {})
+    return keys.RESOURCE_STATUS in annotations or manifest["kind"] == "NodeResourceTopology"
 
 
-def _fitted(found: dict[str, Any], machine: Machine) -> dict[str, Any]:
-    if found["kind"] == "Node" and found["metadata"]["name"] == NODE:
-        found["metadata"]["annotations"][keys.RESERVATION] = '{"resources":{"cpu":"1"}}'
+def _fitted(manifest: dict[str, Any], machine: Machine) -> dict[str, Any]:
+    if manifest["kind"] == "Node" and manifest["metadata"]["name"] == NODE:
+        manifest["metadata"]["annotations"][keys.RESERVATION] = '{"resources":{"cpu":"1"}}'
         size = {"cpu": str(len(machine.cpus)), "memory": f"{machine.memory // 1024}Ki", "pods": "110"}
-        found["status"] |= {"capacity": size, "allocatable": size}
-    return found
+        manifest["status"] |= {"capacity": size, "allocatable": size}
+    return manifest

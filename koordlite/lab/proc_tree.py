@@ -174,8 +174,8 @@ def _numa_maps(node: NodeParts, process: Process) -> str:
     cpus = node.cgroups.allowed(node.cgroups.cpuset.home(process.pid))
     nodes = sorted({cpu.node for cpu in node.machine.cpus if cpu.id in cpus})
     lines = ""
-    held = (("7f0000000000", "anon", group.anon), ("7f4000000000", "file=/data mapped", group.cache))
-    for start, what, amount in held:
+    mappings = (("7f0000000000", "anon", group.anon), ("7f4000000000", "file=/data mapped", group.cache))
+    for start, what, amount in mappings:
         pages = amount // 4096 // len(sharing) // len(nodes)
         if pages:
             where = " ".join(f"N{each}={pages}" for each in nodes)

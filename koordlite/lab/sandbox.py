@@ -167,8 +167,8 @@ class Sandbox:
         if running is None and refusal is None:
             return obj
         state = refusal or (running and (sum(running.restarts.values()), tuple(running.waiting.items())))
-        known = self._reported.get(uid)
-        if known is None or known[0] is not obj or known[1] != state:
-            shown = kubelet.reported(obj, running) if running else obj
-            known = self._reported[uid] = (obj, state, kubelet.refused(obj, refusal) if refusal else shown)
-        return known[2]
+        reported = self._reported.get(uid)
+        if reported is None or reported[0] is not obj or reported[1] != state:
+            pod = kubelet.reported(obj, running) if running else obj
+            reported = self._reported[uid] = (obj, state, kubelet.refused(obj, refusal) if refusal else pod)
+        return reported[2]

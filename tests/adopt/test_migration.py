@@ -18,7 +18,7 @@ from koordletnode import Left, same
 from koordlite import adopt, config
 from koordlite.agent import Agent
 from koordlite.apply import restore
-from koordlite.cli import api_cluster
+from koordlite.cli import machine
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.settings import PublishSettings
 from koordlite.lab.cluster.cluster import SandboxCluster
@@ -63,9 +63,7 @@ class Fleet:
         args = argparse.Namespace(kubeconfig=str(path), context=None)
         sandbox = self.left.node.sandbox
         topology = Topology((CPU(0, 0, 0, 0),), ())
-        opened = api_cluster.open_cluster(
-            args, settings, files=sandbox.files, topology=topology, stop=threading.Event()
-        )
+        opened = machine.open_cluster(args, settings, files=sandbox.files, topology=topology, stop=threading.Event())
         assert isinstance(opened, KubeCluster)
         try:
             yield self._with_koordlet(SandboxCluster(opened, sandbox), settings)

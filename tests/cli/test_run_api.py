@@ -16,7 +16,7 @@ import pytest
 from apibench import BATCH, Bench, NoFiles, opened, until
 
 from koordlite import cli
-from koordlite.cli import api_cluster, machine
+from koordlite.cli import machine
 from koordlite.model.errors import ConfigError
 from koordlite.model.topology import Topology
 
@@ -133,7 +133,7 @@ def test_what_is_missing_is_said(
     args = cli.parser().parse_args(["run", "--node-name", node])
     settings = machine.settings(args)
     with pytest.raises(ConfigError, match=words):
-        api_cluster.open_cluster(args, settings, files=NoFiles(), topology=Topology((), ()), stop=None)
+        machine.open_cluster(args, settings, files=NoFiles(), topology=Topology((), ()), stop=None)
 
 
 def test_the_node_name_may_come_from_the_environment(tmp_path: Path) -> None:

@@ -38,20 +38,20 @@ def v2() -> AttributeTable:
 
 def v1(extended: bool) -> AttributeTable:
     """Throttles of every kernel; weight, model and targets of Anolis."""
-    found = {f"blkio.throttle.{name}_device": Attribute(_reader(word), _writer(word)) for word, name in _LIMITS.items()}
-    found["blkio.throttle.io_service_bytes"] = Attribute(
+    table = {f"blkio.throttle.{name}_device": Attribute(_reader(word), _writer(word)) for word, name in _LIMITS.items()}
+    table["blkio.throttle.io_service_bytes"] = Attribute(
         lambda group: _served(group, lambda disk, amount: f"{disk} Read {amount}\n")
     )
     if not extended:
-        return found
+        return table
     weight = Attribute(lambda group: f"default 100\n{_lines(group, 'weight')}", _set_weight, root=False)
-    return {**found, "blkio.cost.weight": weight, **_root_files("blkio.")}
+    return {**table, "blkio.cost.weight": weight, **_root_files("blkio.")}
 
 
 def read_limit(group: Group) -> int | None:
     """Bytes a second that may be read from the first disk; None without a limit."""
-    held = group.disks.get(READ, {}).get(DISKS["vda"])
-    return int(held) if held else None
+    limit = group.disks.get(READ, {}).get(DISKS["vda"])
+    return int(limit) if limit else None
 
 
 def _served(group: Group, line: Callable[[str, int], str]) -> str:
@@ -73,35 +73,35 @@ def _writer(word: str) -> Callable[[Group, bytes], None]:
 
 def _split(data: bytes) -> tuple[str, str]:
     """`MAJOR:MINOR VALUE`: ENODEV for a partition or no disk at all."""
-    device, _, rest = data.decode("latin-1").strip().partition(" ")
+    device, _, value = data.decode("latin-1").strip().partition(" ")
     if device not in DISKS.values():
         raise refusal(errno.ENODEV)
-    return device, rest.strip()
+    return device, value.strip()
 
 
 def _keep(group: Group, word: str, device: str, value: str, *, unlimited: str) -> None:
-    held = group.disks.setdefault(word, {})
+    by_device = group.disks.setdefault(word, {})
     if value == unlimited:
-        held.pop(device, None)
+        by_device.pop(device, None)
         return
     number = kernel_text.integer(value.encode(), low=0, high=2**64 - 1)
     if number == 0:
         raise refusal(errno.ERANGE)
-    held[device] = str(number)
+    by_device[device] = str(number)
 
 
 def _shown_limits(group: Group) -> str:
     text = ""
     for device in DISKS.values():
-        held = {word: group.disks.get(word, {}).get(device, "max") for word in _LIMITS}
-        if set(held.values()) != {"max"}:
-            text += f"{device} {' '.join(f'{word}={value}' for word, value in held.items())}\n"
+        limits = {word: group.disks.get(word, {}).get(device, "max") for word in _LIMITS}
+        if set(limits.values()) != {"max"}:
+            text += f"{device} {' '.join(f'{word}={value}' for word, value in limits.items())}\n"
     return text
 
 
 def _set_limits(group: Group, data: bytes) -> None:
-    device, rest = _split(data)
-    for pair in rest.split():
+    device, pairs = _split(data)
+    for pair in pairs.split():
         word, _, value = pair.partition("=")
         if word not in _LIMITS:
             raise refusal(errno.EINVAL)
@@ -130,15 +130,15 @@ def _cost_writer(word: str, first: Mapping[str, str]) -> Callable[[Group, bytes]
     def write(group: Group, data: bytes) -> None:
         if group.parent is not None:
             raise refusal(errno.EINVAL)
-        device, rest = _split(data)
-        given = _pairs(rest)
-        if not given.keys() <= {*first, "min", "max"}:
+        device, text = _split(data)
+        request = _pairs(text)
+        if not request.keys() <= {*first, "min", "max"}:
             raise refusal(errno.EINVAL)
-        held = {**first, **_pairs(group.disks.get(word, {}).get(device, ""))}
+        old = {**first, **_pairs(group.disks.get(word, {}).get(device, ""))}
         # Numbers are the user's; `ctrl=auto` gives the kernel's own back.
-        numbers = given.keys() - {"enable", "ctrl", "model"}
-        base = {**first, "enable": held["enable"]} if given.get("ctrl") == "auto" and "enable" in first else held
-        merged = {**base, **({"ctrl": "user"} if numbers else {}), **given}
+        numbers = request.keys() - {"enable", "ctrl", "model"}
+        base = {**first, "enable": old["enable"]} if request.get("ctrl") == "auto" and "enable" in first else old
+        merged = {**base, **({"ctrl": "user"} if numbers else {}), **request}
         group.disks.setdefault(word, {})[device] = " ".join(f"{name}={value}" for name, value in merged.items())
 
     return write

@@ -88,18 +88,18 @@ def _v1(machine: Machine, processes: Processes) -> Cgroups:
         Hierarchy(point=point, controllers=controllers, weight=1024, files=furnish)
         for point, controllers in POINTS.items()
     )
-    made = Cgroups(1, hierarchies, lambda group: group.cpus)
-    made.cpuset.root.cpus, made.cpuset.root.mems = machine.cpuset, machine.mems
-    return made
+    cgroups = Cgroups(1, hierarchies, lambda group: group.cpus)
+    cgroups.cpuset.root.cpus, cgroups.cpuset.root.mems = machine.cpuset, machine.mems
+    return cgroups
 
 
 def _v2(machine: Machine, processes: Processes) -> Cgroups:
-    made: list[Cgroups] = []
+    cgroups: list[Cgroups] = []
 
     def kill(group: Group, data: bytes) -> None:
         """`cgroup_kill_write`: ERANGE for a number other than 1."""
         kernel_text.integer(data, low=1, high=1, outside=errno.ERANGE)
-        made[0].on_kill(group)
+        cgroups[0].on_kill(group)
 
     def no_read(_: Group) -> str:
         raise refusal(errno.EINVAL)
@@ -129,8 +129,8 @@ def _v2(machine: Machine, processes: Processes) -> Cgroups:
         return _files(table, group)
 
     hierarchy = Hierarchy(point="", controllers=CONTROLLERS, weight=100, files=furnish)
-    made.append(Cgroups(2, (hierarchy,), lambda group: effective(group, "cpus", machine.cpuset)))
-    return made[0]
+    cgroups.append(Cgroups(2, (hierarchy,), lambda group: effective(group, "cpus", machine.cpuset)))
+    return cgroups[0]
 
 
 def _files(table: Mapping[str, Attribute], group: Group) -> dict[str, File]:
@@ -305,13 +305,13 @@ def _set_idle(group: Group, data: bytes) -> None:
 
 
 def _v1_cpuset(hierarchy: Hierarchy, machine: Machine) -> AttributeTable:
-    shown = {
+    attributes = {
         field: Attribute(_shown_set(field), _set_writer(hierarchy, machine, field, nest)) for field in ("cpus", "mems")
     }
     constants = {"cpu_exclusive": "0\n", "memory_migrate": "0\n", "sched_load_balance": "1\n"}
     return {
-        **{f"cpuset.{field}": each for field, each in shown.items()},
-        **{f"cpuset.effective_{field}": Attribute(each.read) for field, each in shown.items()},
+        **{f"cpuset.{field}": each for field, each in attributes.items()},
+        **{f"cpuset.effective_{field}": Attribute(each.read) for field, each in attributes.items()},
         **{f"cpuset.{name}": Attribute(lambda _, text=text: text) for name, text in constants.items()},  # type: ignore[misc]
     }
 
@@ -482,11 +482,11 @@ def memory_by_node(machine: Machine, group: Group) -> dict[int, list[int]]:
     """Private memory and page cache by NUMA node: spread evenly over the nodes of the CPUs each group may use, as first
     touch would, where it may take memory there."""
     node_of = {cpu.id: cpu.node for cpu in machine.cpus}
-    held: dict[int, list[int]] = {node.id: [0, 0] for node in machine.nodes}
+    by_node: dict[int, list[int]] = {node.id: [0, 0] for node in machine.nodes}
     for each in group.walk():
         mems = set(effective(each, "mems", machine.mems))
         nodes = sorted({node_of[cpu] for cpu in effective(each, "cpus", machine.cpuset)} & mems or mems)
         for node in nodes:
-            held[node][0] += each.anon // len(nodes)
-            held[node][1] += each.cache // len(nodes)
-    return held
+            by_node[node][0] += each.anon // len(nodes)
+            by_node[node][1] += each.cache // len(nodes)
+    return by_node

@@ -70,7 +70,7 @@ class SandboxCluster:
 
     def _assigned_resources(self, kubelet: Kubelet, pods: Sequence[objects.PodObject]) -> KubeletResources:
         own = {each.uid: each.containers for each in kubelet.pod_cpus}
-        given = (
+        assigned = (
             PodResources(
                 pod.metadata.namespace,
                 pod.metadata.name,
@@ -83,7 +83,7 @@ class SandboxCluster:
             for pod in pods
         )
         free = self._sandbox.kubelet.managers.cpus - kubelet.reserved_cpus
-        return KubeletResources("pod-resources", ResourceSet(free), tuple(given))
+        return KubeletResources("pod-resources", ResourceSet(free), tuple(assigned))
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:
         """Passed on."""
@@ -96,22 +96,22 @@ class SandboxCluster:
             self._cluster.evict(pod)
             return
         pods = self._remaining(self._cluster.view().pods)
-        found = next((each for each in pods if each.metadata.uid == pod.uid), None)
-        if found is None or pod.uid in self._leaving:
+        victim = next((each for each in pods if each.metadata.uid == pod.uid), None)
+        if victim is None or pod.uid in self._leaving:
             return
-        if self._refuses(found, pods):
+        if self._refuses(victim, pods):
             raise EvictionRefused(f"pod/{pod.namespace}/{pod.name}", SPENT)
-        own = found.spec.termination_grace_period_seconds if found.spec else None
+        own = victim.spec.termination_grace_period_seconds if victim.spec else None
         grace = GRACE_SECONDS if own is None else max(own, 0)
-        moment = datetime.datetime.fromtimestamp(self._sandbox.clock.wall(), tz=datetime.UTC)
+        deleted_at = datetime.datetime.fromtimestamp(self._sandbox.clock.wall(), tz=datetime.UTC)
         gone_at = self._sandbox.clock.monotonic() + grace
-        self._leaving[pod.uid] = _Leaving(gone_at, moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        self._leaving[pod.uid] = _Leaving(gone_at, deleted_at.strftime("%Y-%m-%dT%H:%M:%SZ"))
 
     def _remaining(self, pods: Sequence[objects.PodObject]) -> tuple[objects.PodObject, ...]:
         """The pods that are still there."""
         now = self._sandbox.clock.monotonic()
-        gone = {uid for uid, leaving in self._leaving.items() if leaving.gone_at <= now}
-        return tuple(each for each in pods if each.metadata.uid not in gone)
+        deleted = {uid for uid, leaving in self._leaving.items() if leaving.gone_at <= now}
+        return tuple(each for each in pods if each.metadata.uid not in deleted)
 
     def _refuses(self, pod: objects.PodObject, pods: Sequence[objects.PodObject]) -> bool:
         notes = pod.metadata.annotations or {}

@@ -39,15 +39,15 @@ Text = Literal["file", "cpus"]
 
 def seconds(text: str) -> float:
     """`90s`, `45m`, `1h30m`, or bare seconds; ValueError otherwise."""
-    found = float(text) if text.replace(".", "", 1).isdecimal() else duration.parse(text) / duration.SECOND
-    if not 0 <= found <= LONGEST_SECONDS:
+    number = float(text) if text.replace(".", "", 1).isdecimal() else duration.parse(text) / duration.SECOND
+    if not 0 <= number <= LONGEST_SECONDS:
         raise ValueError("from nothing to a week")
-    return found
+    return number
 
 
 def _timed(default: str | None = None) -> Any:
-    given: dict[str, Any] = {} if default is None else {"default": default}
-    return dataclasses.field(metadata={"check": seconds}, **given)
+    settings: dict[str, Any] = {} if default is None else {"default": default}
+    return dataclasses.field(metadata={"check": seconds}, **settings)
 
 
 def _checked(check: Callable[[str], object]) -> Any:
@@ -122,8 +122,8 @@ class Event:
 
     def __post_init__(self) -> None:
         """ValueError for an event in which nothing happens."""
-        rest = (self.pods, self.remove, self.config, self.annotate, self.write, self.kill_agent, self.pause)
-        if not any(rest):
+        parts = (self.pods, self.remove, self.config, self.annotate, self.write, self.kill_agent, self.pause)
+        if not any(parts):
             raise ValueError("nothing happens: write pods, remove, config, annotate, write, killAgent or pause")
 
     @property

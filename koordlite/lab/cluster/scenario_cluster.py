@@ -114,10 +114,10 @@ class ScenarioCluster:
 
     def remove(self, beginning: str) -> int:
         """Pods NAMESPACE/NAME that begin so go; how many there were."""
-        gone = [key for key in self._pods if key.startswith(beginning)]
-        self._pods = {key: pod for key, pod in self._pods.items() if key not in gone}
+        deleted = [key for key in self._pods if key.startswith(beginning)]
+        self._pods = {key: pod for key, pod in self._pods.items() if key not in deleted}
         self._view = None
-        return len(gone)
+        return len(deleted)
 
     def configure(self, changed: Mapping[str, object]) -> None:
         """Keys of the ConfigMap change; None takes one away."""

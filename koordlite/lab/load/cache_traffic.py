@@ -94,11 +94,11 @@ class Traffic:
             self._rest[place] -= count * self._unit
             self._counters.add(place, count)
 
-    def _fill(self, spot: Spot, group: RDTGroup, wanted: float) -> None:
+    def _fill(self, spot: Spot, group: RDTGroup, size: float) -> None:
         """More of the cache, never more than the mask holds; what was there stays."""
         rmid = self._place(spot, group)[1]
         level = self._level[spot]
-        level[rmid] = max(level.get(rmid, 0.0), min(wanted, self._capacity(spot, group)))
+        level[rmid] = max(level.get(rmid, 0.0), min(size, self._capacity(spot, group)))
 
     def _capacity(self, spot: Spot, group: RDTGroup) -> float:
         whole = self._whole(spot)

@@ -39,8 +39,8 @@ class Connections:
 
     def table(self, uid: str) -> str:
         """`tcp` of the pod's network namespace."""
-        rest = "01 00000000:00000000 00:00000000 00000000     0        0 1 1 0000000000000000 20 4 30 10 -1"
-        rows = (f"{n:4}: {own} {other} {rest}\n" for n, (own, other) in enumerate(self._sockets.get(uid, ())))
+        columns = "01 00000000:00000000 00:00000000 00000000     0        0 1 1 0000000000000000 20 4 30 10 -1"
+        rows = (f"{n:4}: {own} {other} {columns}\n" for n, (own, other) in enumerate(self._sockets.get(uid, ())))
         return _HEAD + "".join(rows)
 
     def _endpoint(self, uid: str, port: int) -> str:
@@ -54,10 +54,10 @@ def parse(text: str) -> dict[str, int]:
 
     ValueError names the part that is none.
     """
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for part in text.split(","):
         name, _, number = (each.strip() for each in part.partition(":"))
         if not name or not number.isascii() or not number.isdecimal():
             raise ValueError(f"{part.strip()!r} is not of the form NAMESPACE/NAME: NUMBER")
-        found[ELSEWHERE if name == "elsewhere" else name] = int(number)
-    return found
+        numbers[ELSEWHERE if name == "elsewhere" else name] = int(number)
+    return numbers

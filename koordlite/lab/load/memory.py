@@ -50,54 +50,56 @@ class MemoryLoad:
 
     def step(self, running: Sequence[Workload], *, seconds: float, step_us: int) -> None:
         """Let `step_us` pass at `seconds` after the start."""
-        held = [Holding(each, group) for each in running if (group := self._cgroups.memory.find(each.group))]
+        holdings = [Holding(each, group) for each in running if (group := self._cgroups.memory.find(each.group))]
         waits: dict[int, float] = {}
-        for holding in held:
+        for holding in holdings:
             waits[id(holding.group)] = _grow(holding, seconds, step_us)
         for group in self._limited():
-            self._keep_below(group, held, waits, step_us)
-        short = self._settings.min_free - self._free(held)
+            self._keep_below(group, holdings, waits, step_us)
+        short = self._settings.min_free - self._free(holdings)
         if short > 0:
-            self._free_memory(short, held, waits, step_us)
-        self._count_stalls(held, waits, step_us)
+            self._free_memory(short, holdings, waits, step_us)
+        self._count_stalls(holdings, waits, step_us)
 
-    def _free(self, held: Sequence[Holding]) -> int:
+    def _free(self, holdings: Sequence[Holding]) -> int:
         """Bytes that are not held; negative for a moment before a process is killed."""
-        return self._total - KERNEL_MEMORY - sum(each.group.anon + each.group.cache for each in held)
+        return self._total - KERNEL_MEMORY - sum(each.group.anon + each.group.cache for each in holdings)
 
     def _limited(self) -> Iterator[Group]:
         """Groups with a limit of their own, the lowest first."""
         groups = list(self._cgroups.memory.root.walk())
         return (g for g in reversed(groups) if g.memory_limit != UNLIMITED or g.memory_high != UNLIMITED)
 
-    def _keep_below(self, group: Group, held: list[Holding], waits: dict[int, float], step_us: int) -> None:
+    def _keep_below(self, group: Group, holdings: list[Holding], waits: dict[int, float], step_us: int) -> None:
         """memory.high takes cache and slows down; memory.max takes cache, then kills."""
         for limit, event in ((group.memory_high, "high"), (group.memory_limit, "max")):
             excess = _held_by(group) - limit if limit != UNLIMITED else 0
             if excess <= 0:
                 continue
             _count(group, event)
-            below = [each for each in held if _within(each.group, group)]
-            left = excess - _reclaim(below, excess, protected=False)
-            _wait(below, waits, 1.0 if left > 0 else excess / RECLAIM * 1e6 / step_us)
-            if left > 0 and event == "max":
+            below = [each for each in holdings if _within(each.group, group)]
+            excess_after = excess - _reclaim(below, excess, protected=False)
+            _wait(below, waits, 1.0 if excess_after > 0 else excess / RECLAIM * 1e6 / step_us)
+            if excess_after > 0 and event == "max":
                 self._out_of_memory(group, below)
 
-    def _free_memory(self, short: int, held: list[Holding], waits: dict[int, float], step_us: int) -> None:
+    def _free_memory(self, short: int, holdings: list[Holding], waits: dict[int, float], step_us: int) -> None:
         """The whole node is short: reclaim, then kill."""
-        taken = _reclaim(held, short, protected=True)
-        for each in held:
-            if taken < short and _held_by(each.group) > each.group.memory_min:
+        reclaimed = _reclaim(holdings, short, protected=True)
+        for each in holdings:
+            if reclaimed < short and _held_by(each.group) > each.group.memory_min:
                 _count(each.group, "low")
-        taken += _reclaim(held, short - taken, protected=False) if taken < short else 0
-        _wait(held, waits, min(1.0, taken / RECLAIM * 1e6 / step_us))
-        if self._free(held) < 0:
-            _wait(held, waits, 1.0)
-            self._out_of_memory(self._cgroups.memory.root, held)
+        reclaimed += _reclaim(holdings, short - reclaimed, protected=False) if reclaimed < short else 0
+        _wait(holdings, waits, min(1.0, reclaimed / RECLAIM * 1e6 / step_us))
+        if self._free(holdings) < 0:
+            _wait(holdings, waits, 1.0)
+            self._out_of_memory(self._cgroups.memory.root, holdings)
 
-    def _out_of_memory(self, domain: Group, held: Sequence[Holding]) -> None:
+    def _out_of_memory(self, domain: Group, holdings: Sequence[Holding]) -> None:
         """Kill the worst below `domain`, and all of its group where memory.oom.group says they die together."""
-        candidates = [each for each in held if each.workload.process.oom_score_adj != NEVER_KILLED and each.group.anon]
+        candidates = [
+            each for each in holdings if each.workload.process.oom_score_adj != NEVER_KILLED and each.group.anon
+        ]
         if not candidates:
             return
         _count(domain, "oom")
@@ -109,26 +111,26 @@ class MemoryLoad:
             ),
         )
         together = [g for g in worst.group.lineage() if g.oom_group and _within(g, domain)]
-        dying = [each for each in held if _within(each.group, together[-1])] if together else [worst]
+        dying = [each for each in holdings if _within(each.group, together[-1])] if together else [worst]
         for each in dying:
             _count(each.group, "oom_kill")
             each.group.anon = each.group.cache = 0
         self._kill([each.workload for each in dying])
 
-    def _count_stalls(self, held: Sequence[Holding], waits: dict[int, float], step_us: int) -> None:
-        found, is_waiting = Waits(), any(waits.values())
-        for each in held:
+    def _count_stalls(self, holdings: Sequence[Holding], waits: dict[int, float], step_us: int) -> None:
+        stalls, is_waiting = Waits(), any(waits.values())
+        for each in holdings:
             waiting = min(1.0, waits[id(each.group)])
-            found.note(self.stalls, waiting)
+            stalls.note(self.stalls, waiting)
             for group in each.group.lineage() if is_waiting or each.group.memory_stalls.total_us else ():
-                found.note(group.memory_stalls, waiting)
-        found.close(step_us)
+                stalls.note(group.memory_stalls, waiting)
+        stalls.close(step_us)
 
 
 def fill(workload: Workload, group: Group, *, seconds: float) -> None:
     """Give a workload at once what it wants: at its start, and when its annotation changes."""
-    wanted = workload.memory.milli(seconds) / 1000 * workload.share
-    group.anon = 0 if math.isinf(wanted) else int(wanted)
+    demand = workload.memory.milli(seconds) / 1000 * workload.share
+    group.anon = 0 if math.isinf(demand) else int(demand)
     group.cache = group.anon // CACHE_PART
 
 
@@ -136,26 +138,26 @@ def _grow(holding: Holding, seconds: float, step_us: int) -> float:
     """Towards what is wanted, as fast as memory can be filled; groups above memory.high hardly grow. The part of the
     step it had to wait."""
     group, most = holding.group, GROWTH * step_us / 1e6
-    wanted = holding.workload.memory.milli(seconds) / 1000 * holding.workload.share
+    demand = holding.workload.memory.milli(seconds) / 1000 * holding.workload.share
     throttled = any(g.memory_high != UNLIMITED and _held_by(g) > g.memory_high for g in group.lineage())
-    growth = min(wanted - group.anon, most / 100 if throttled else most)
+    growth = min(demand - group.anon, most / 100 if throttled else most)
     if growth:
         group.anon += int(growth)
         group.cache = max(0, group.cache + int(growth) // CACHE_PART)
     return 1.0 if throttled and growth > 0 else 0.0
 
 
-def _reclaim(held: Sequence[Holding], wanted: int, *, protected: bool) -> int:
+def _reclaim(holdings: Sequence[Holding], target: int, *, protected: bool) -> int:
     """Take page cache in proportion to what may be taken; `protected` leaves what lies below memory.low."""
-    offers = [(each.group, _takeable(each.group, protected)) for each in held]
+    offers = [(each.group, _takeable(each.group, protected)) for each in holdings]
     together = sum(offer for _, offer in offers)
-    part = min(1.0, wanted / together) if together else 0.0
-    taken = 0
+    part = min(1.0, target / together) if together else 0.0
+    reclaimed = 0
     for group, offer in offers:
         amount = min(offer, math.ceil(offer * part))
         group.cache -= amount
-        taken += amount
-    return taken
+        reclaimed += amount
+    return reclaimed
 
 
 def _takeable(group: Group, protected: bool) -> int:
@@ -167,8 +169,8 @@ def _takeable(group: Group, protected: bool) -> int:
     return max(0, min(group.cache, group.anon + group.cache - min(protections, default=0)))
 
 
-def _wait(held: Sequence[Holding], waits: dict[int, float], part: float) -> None:
-    for each in held:
+def _wait(holdings: Sequence[Holding], waits: dict[int, float], part: float) -> None:
+    for each in holdings:
         waits[id(each.group)] = max(waits[id(each.group)], part)
 
 

@@ -37,8 +37,8 @@ def regions(allowed: Sequence[CPUSet]) -> tuple[Region, ...]:
     cut: dict[tuple[int, ...], list[int]] = {}
     for cpu in sorted(claimants):
         cut.setdefault(tuple(claimants[cpu]), []).append(cpu)
-    found = (Region(tuple(cpus), who) for who, cpus in cut.items())
-    return tuple(sorted(found, key=lambda region: (len(region.claimants), region.cpus)))
+    by_claimants = (Region(tuple(cpus), who) for who, cpus in cut.items())
+    return tuple(sorted(by_claimants, key=lambda region: (len(region.claimants), region.cpus)))
 
 
 def fill(amount: float, wants: Mapping[int, float], weights: Mapping[int, float]) -> dict[int, float]:
@@ -46,15 +46,15 @@ def fill(amount: float, wants: Mapping[int, float], weights: Mapping[int, float]
 
     What a satisfied claimant leaves goes to the others.
     """
-    given: dict[int, float] = {}
+    shares: dict[int, float] = {}
     order = sorted(wants, key=lambda claimant: (wants[claimant] / weights[claimant], claimant))
     weight = sum(weights[claimant] for claimant in order)
     for claimant in order:
         part = amount * weights[claimant] / weight if weight > 0 else 0.0
-        given[claimant] = max(0.0, min(wants[claimant], part))
-        amount -= given[claimant]
+        shares[claimant] = max(0.0, min(wants[claimant], part))
+        amount -= shares[claimant]
         weight -= weights[claimant]
-    return given
+    return shares
 
 
 class SharedTime(msgspec.Struct, frozen=True):
@@ -70,18 +70,18 @@ def share_out(
     *, capacity: float, wants: Sequence[float], weights: Sequence[float], cut: Sequence[Region]
 ) -> SharedTime:
     """Meet the wants on the CPUs of `cut`, each of which can do `capacity` of work."""
-    left = list(wants)
+    unmet = list(wants)
     by_cpu: dict[int, float] = {}
     for region in cut:
-        hungry = {who: left[who] for who in region.claimants if left[who] > ALMOST_NOTHING}
+        hungry = {who: unmet[who] for who in region.claimants if unmet[who] > ALMOST_NOTHING}
         if not hungry:
             continue
-        given = fill(capacity * len(region.cpus), hungry, {who: weights[who] for who in hungry})
-        for who, part in given.items():
-            left[who] -= part
-        even = sum(given.values()) / len(region.cpus)
+        shares = fill(capacity * len(region.cpus), hungry, {who: weights[who] for who in hungry})
+        for who, part in shares.items():
+            unmet[who] -= part
+        even = sum(shares.values()) / len(region.cpus)
         by_cpu.update(dict.fromkeys(region.cpus, even))
-    return SharedTime(tuple(want - rest for want, rest in zip(wants, left, strict=True)), by_cpu)
+    return SharedTime(tuple(want - missing for want, missing in zip(wants, unmet, strict=True)), by_cpu)
 
 
 def step(cgroups: Cgroups, running: Sequence[Workload], *, seconds: float, step_us: int) -> None:
@@ -89,10 +89,10 @@ def step(cgroups: Cgroups, running: Sequence[Workload], *, seconds: float, step_
     budgets: dict[int, float] = {}
     allowed: list[tuple[Group, float]] = []
     for workload in running:
-        wanted = workload.disk.milli(seconds) / 1000 * workload.share * step_us / 1e6
-        group = cgroups.io.find(workload.group) if wanted else None
+        demand = workload.disk.milli(seconds) / 1000 * workload.share * step_us / 1e6
+        group = cgroups.io.find(workload.group) if demand else None
         if group is not None:
-            allowed.append((group, _within_limits(group, wanted, budgets, step_us)))
+            allowed.append((group, _within_limits(group, demand, budgets, step_us)))
     total = sum(amount for _, amount in allowed)
     part = min(1.0, DISK_SPEED * step_us / 1e6 / total) if total else 0.0
     for group, amount in allowed:
@@ -100,11 +100,11 @@ def step(cgroups: Cgroups, running: Sequence[Workload], *, seconds: float, step_
             each.read_bytes += amount * part
 
 
-def _within_limits(group: Group, wanted: float, budgets: dict[int, float], step_us: int) -> float:
+def _within_limits(group: Group, demand: float, budgets: dict[int, float], step_us: int) -> float:
     """Rest of the limits on the way up in this step; it is taken off them."""
     limited = [(each, limit) for each in group.lineage() if (limit := disk_files.read_limit(each)) is not None]
-    left = [budgets.setdefault(id(each), limit * step_us / 1e6) for each, limit in limited]
-    allowed = min(wanted, *left) if left else wanted
+    budget = [budgets.setdefault(id(each), limit * step_us / 1e6) for each, limit in limited]
+    allowed = min(demand, *budget) if budget else demand
     for each, _ in limited:
         budgets[id(each)] -= allowed
     return allowed
@@ -195,10 +195,10 @@ class Workloads:
 
     def _refresh(self) -> None:
         """Read groups and cpusets again when one of them has changed."""
-        seen = tuple(hierarchy.epoch for hierarchy in self._cgroups.hierarchies)
-        if seen == self._seen:
+        state = tuple(hierarchy.epoch for hierarchy in self._cgroups.hierarchies)
+        if state == self._seen:
             return
-        self._seen = seen
+        self._seen = state
         self._tree = Branch(self._cgroups.cpu.root)
         branches = {id(self._tree.group): self._tree}
         first = [workload.process.tids[0] for workload in self._running]
@@ -213,24 +213,24 @@ class Workloads:
         wants = []
         for workload, cpus in zip(self._running, self._allowed, strict=True):
             milli = workload.demand.milli(seconds)
-            wanted = milli if math.isinf(milli) else milli * workload.share
-            wants.append(min(wanted, 1000.0 * len(cpus)) * step_us / 1000)
+            demand = milli if math.isinf(milli) else milli * workload.share
+            wants.append(min(demand, 1000.0 * len(cpus)) * step_us / 1000)
         return wants
 
     def _charge(self, wants: Sequence[float], used: Sequence[float], step_us: int) -> None:
         waits, longest = Waits(), 0.0
-        for workload, home, wanted, got in zip(self._running, self._groups, wants, used, strict=True):
+        for workload, home, want, got in zip(self._running, self._groups, wants, used, strict=True):
             done = int(got)
-            workload.wanted_us += int(wanted)
+            workload.wanted_us += int(want)
             workload.used_us += done
             workload.process.used_us += done
-            workload.process.waited_us += int(wanted) - done
+            workload.process.waited_us += int(want) - done
             workload.used_milli = got * 1000 / step_us
-            waiting = 1 - got / wanted if wanted > 0 else 0.0
+            waiting = 1 - got / want if want > 0 else 0.0
             longest = max(longest, waiting)
             for group in home.lineage():
                 group.usage_us += done
-                waits.note(group.stalls, waiting, idle=wanted <= 0)
+                waits.note(group.stalls, waiting, idle=want <= 0)
         waits.close(step_us)
         # For the whole node the kernel knows no `full` of CPU: some thread always runs.
         self.stalls.add(step_us, int(longest * step_us))

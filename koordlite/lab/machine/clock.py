@@ -53,21 +53,21 @@ class SandboxClock:
 
     def wait(self, seconds: float) -> bool:
         """Let `seconds` pass on the machine; True when the run was asked to stop meanwhile."""
-        left = round(seconds * 1e6)
-        while left > 0 and not self._stop.is_set():
-            step = min(left, self._longest_us)
+        remaining = round(seconds * 1e6)
+        while remaining > 0 and not self._stop.is_set():
+            step = min(remaining, self._longest_us)
             self.pass_time(step)
-            left -= step
+            remaining -= step
             self._keep_pace(step / 1e6)
         return self._stop.is_set()
 
     def advance(self, seconds: float) -> None:
         """Let `seconds` pass without keeping pace, whatever the stop event says."""
-        left = round(seconds * 1e6)
-        while left > 0:
-            step = min(left, self._longest_us)
+        remaining = round(seconds * 1e6)
+        while remaining > 0:
+            step = min(remaining, self._longest_us)
             self.pass_time(step)
-            left -= step
+            remaining -= step
 
     def pass_time(self, step_us: int) -> None:
         """Advance the machine by one step, without keeping pace."""

@@ -49,9 +49,9 @@ class EmulatedCoreScheduling:
         """Number of a cookie that nobody has. As in the kernel, where it is made from an address, a number is given
         again once its last thread has ended or has another."""
         self._cookies = {tid: cookie for tid, cookie in self._cookies.items() if cookie and self._processes.find(tid)}
-        held = {*self._cookies.values(), *(helper.held for helper in self._helpers)}
+        in_use = {*self._cookies.values(), *(helper.held for helper in self._helpers)}
         return next(
-            number for number in (number * _SPREAD % (1 << 64) for number in itertools.count(1)) if number not in held
+            number for number in (number * _SPREAD % (1 << 64) for number in itertools.count(1)) if number not in in_use
         )
 
     def put(self, tid: int, cookie: int, *, whole_process: bool) -> None:

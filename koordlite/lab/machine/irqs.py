@@ -16,14 +16,14 @@ MANAGED = {"40": ("PCI-MSIX-0000:00:04.0", "nvme0q1")}
 def plant(tree: Tree, machine: Machine) -> None:
     """Put them into the tree; each has all CPUs, and the kernel takes the last of those it may."""
     online = CPUSet(cpu.id for cpu in machine.cpus)
-    chosen = dict.fromkeys(("default", *MOVABLE, *MANAGED), online)
+    affinity = dict.fromkeys(("default", *MOVABLE, *MANAGED), online)
 
     def default(data: bytes) -> None:
         bits = int(data.decode().strip().replace(",", ""), 16)
-        chosen["default"] = CPUSet(cpu for cpu in online if bits >> cpu & 1)
+        affinity["default"] = CPUSet(cpu for cpu in online if bits >> cpu & 1)
 
     def mask() -> str:
-        return f"{sum(1 << cpu for cpu in chosen['default']):x}\n"
+        return f"{sum(1 << cpu for cpu in affinity['default']):x}\n"
 
     tree.place("/proc/irq/default_smp_affinity", File(mask, default))
     for number, (chip, action) in {**MOVABLE, **MANAGED}.items():
@@ -35,10 +35,10 @@ def plant(tree: Tree, machine: Machine) -> None:
                 raise refusal(errno.EIO)
             if not cpus:
                 raise refusal(errno.EINVAL)
-            chosen[number] = cpus
+            affinity[number] = cpus
 
-        tree.place(f"{folder}/smp_affinity_list", File(lambda n=number: f"{chosen[n]}\n", move))  # type: ignore[misc]
-        tree.place(f"{folder}/effective_affinity_list", File(lambda n=number: f"{max(chosen[n])}\n"))  # type: ignore[misc]
+        tree.place(f"{folder}/smp_affinity_list", File(lambda n=number: f"{affinity[n]}\n", move))  # type: ignore[misc]
+        tree.place(f"{folder}/effective_affinity_list", File(lambda n=number: f"{max(affinity[n])}\n"))  # type: ignore[misc]
         tree.place(f"{about}/chip_name", constant(f"{chip}\n"))
         tree.place(f"{about}/actions", constant(f"{action}\n"))
     head = "".join(f"{f'CPU{cpu}':>11}" for cpu in online)

@@ -51,15 +51,15 @@ def plant(tree: Tree, machine: Machine) -> KernelSettings:
     """Put the settings of this machine's kernel into the tree."""
     ranges = {**_RANGES, **(_EXTENDED if machine.extended else {})}
     names = (*_FEATURES, *(_EXTENDED_FEATURES if machine.extended else ()))
-    made = KernelSettings({path: first for path, (*_, first) in ranges.items()}, dict.fromkeys(names, True))
+    settings = KernelSettings({path: first for path, (*_, first) in ranges.items()}, dict.fromkeys(names, True))
     for path, (low, high, _) in ranges.items():
-        tree.place(path, _number(made.numbers, path, low, high))
+        tree.place(path, _number(settings.numbers, path, low, high))
     features = File(
-        lambda: " ".join(name if on else f"NO_{name}" for name, on in made.features.items()) + "\n",
-        lambda data: _set_feature(made.features, data),
+        lambda: " ".join(name if on else f"NO_{name}" for name, on in settings.features.items()) + "\n",
+        lambda data: _set_feature(settings.features, data),
     )
     tree.place(OLD_FEATURES if machine.extended else FEATURES, features)
-    return made
+    return settings
 
 
 def _number(numbers: dict[str, int], path: str, low: int, high: int) -> File:

@@ -33,8 +33,8 @@ class PressureLine(msgspec.Struct, eq=False):
 
     def text(self, name: str) -> str:
         """The line of this name."""
-        shown = " ".join(f"avg{s}={a:.2f}" for s, a in zip(WINDOWS_SECONDS, self.averages, strict=True))
-        return f"{name} {shown} total={self.total_us}\n"
+        averages = " ".join(f"avg{s}={a:.2f}" for s, a in zip(WINDOWS_SECONDS, self.averages, strict=True))
+        return f"{name} {averages} total={self.total_us}\n"
 
 
 class PressureFile(msgspec.Struct, eq=False):

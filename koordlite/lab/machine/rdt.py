@@ -111,8 +111,8 @@ def flags(rdt: RDT) -> list[str]:
     events = rdt.monitoring.events if rdt.monitoring else ()
     l3, l2 = rdt.l3, rdt.l2
     caches = (l3 is not None, l3 is not None and l3.cdp, l2 is not None, l2 is not None and l2.cdp)
-    counted = (bool(events), bool(events), *(event in events for event in EVENTS))
-    present = (rdt.can_allocate, *caches, rdt.mb is not None, *counted)
+    events_present = (bool(events), bool(events), *(event in events for event in EVENTS))
+    present = (rdt.can_allocate, *caches, rdt.mb is not None, *events_present)
     return [flag for flag, there in zip(FLAGS, present, strict=True) if there]
 
 
@@ -126,8 +126,8 @@ def driven(rdt: RDT) -> RDT:
 
     def bandwidth(hardware: Bandwidth | None) -> Bandwidth | None:
         """AMD's maximum is read from the CPU from Linux 6.9 on, before it is taken for 2048."""
-        known = not rdt.amd or rdt.since(6, 9)
-        return hardware if known else hardware and msgspec.structs.replace(hardware, full=_AMD_MAXIMUM_BEFORE_6_9)
+        is_read = not rdt.amd or rdt.since(6, 9)
+        return hardware if is_read else hardware and msgspec.structs.replace(hardware, full=_AMD_MAXIMUM_BEFORE_6_9)
 
     monitoring = rdt.monitoring
     if monitoring and not rdt.since(6, 3):

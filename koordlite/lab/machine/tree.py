@@ -125,10 +125,10 @@ class Tree:
         *folders, name = _parts(path)
         folder = self.root
         for part in folders:
-            found = folder.entries.setdefault(part, Folder())
-            if not isinstance(found, Folder):
+            folder_entry = folder.entries.setdefault(part, Folder())
+            if not isinstance(folder_entry, Folder):
                 raise ValueError(f"{path}: {part} is not a folder")
-            folder = found
+            folder = folder_entry
         folder.entries[name] = entry
 
     def paths(self, top: str = "") -> Iterator[str]:
@@ -156,13 +156,13 @@ class Tree:
             if part == "..":
                 way = way[:-1] or way
             elif part != ".":
-                found = entry.find(part)
-                if found is None:
+                child = entry.find(part)
+                if child is None:
                     raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-                if isinstance(found, Link):
-                    way = self._lineage(_parts(found.target), found.target)
+                if isinstance(child, Link):
+                    way = self._lineage(_parts(child.target), child.target)
                 else:
-                    way.append(found)
+                    way.append(child)
         return way
 
     def _file(self, path: str) -> File:

@@ -150,13 +150,13 @@ class EmulatedKubelet:
         problems: list[Problem] = []
         self._daemons.demand = pod_spec.system_demand(node, problems)
         restarted = self.managers.configure(node, problems)
-        wanted = {obj.metadata.uid: obj for obj in pods if obj.status.phase in ("", "Pending", "Running")}
-        self.managers.keep(wanted)
-        for uid in [uid for uid in self.running if uid not in wanted]:
+        bound = {obj.metadata.uid: obj for obj in pods if obj.status.phase in ("", "Pending", "Running")}
+        self.managers.keep(bound)
+        for uid in [uid for uid in self.running if uid not in bound]:
             self._stop_pod(uid)
-        for uid in [uid for uid in self.running if restarted and not self.managers.admit(wanted[uid])]:
+        for uid in [uid for uid in self.running if restarted and not self.managers.admit(bound[uid])]:
             self._stop_pod(uid)
-        for uid, obj in wanted.items():
+        for uid, obj in bound.items():
             self._sync_pod(uid, obj, now)
             problems.extend(self.running[uid].problems if uid in self.running else ())
         self._set_pool()
@@ -175,11 +175,11 @@ class EmulatedKubelet:
 
     def cpu_manager_state(self) -> str:
         """The checkpoint file of the CPU manager."""
-        given = self.pod_cpus
+        exclusive = self.pod_cpus
         state = {
             "policyName": "static" if self.managers.static else "none",
             "defaultCpuSet": str(self.managers.shared) if self.managers.static else "",
-            "entries": {each.uid: {name: str(cpus) for name, cpus in each.containers.items()} for each in given},
+            "entries": {each.uid: {name: str(cpus) for name, cpus in each.containers.items()} for each in exclusive},
             "checksum": 0,
         }
         return json.dumps({key: value for key, value in state.items() if value != {}}, separators=(",", ":"))
@@ -225,8 +225,8 @@ class EmulatedKubelet:
 
     def _connect(self) -> None:
         uids = {running.described.key: uid for uid, running in self.running.items()} | {ELSEWHERE: ELSEWHERE}
-        wanted = ((uid, running.behaviour.connections) for uid, running in self.running.items())
-        talks = {(uid, uids[name]): number for uid, each in wanted for name, number in each.items() if name in uids}
+        talkers = ((uid, running.behaviour.connections) for uid, running in self.running.items())
+        talks = {(uid, uids[name]): number for uid, each in talkers for name, number in each.items() if name in uids}
         self.connections.set(talks)
 
     def _sync_pod(self, uid: str, obj: objects.PodObject, now: float) -> None:
@@ -281,14 +281,14 @@ class EmulatedKubelet:
             self._unstarted.append((now + RESTART_SECONDS, fresh, spec))
             return
         fresh.waiting.pop(spec.name, None)
-        wanted = fresh.behaviour.demand
+        demand = fresh.behaviour.demand
         # One thread for each CPU when it is greedy, else a few.
-        threads = len(self._machine.cpus) if math.isinf(wanted.milli(0)) else 4
+        threads = len(self._machine.cpus) if math.isinf(demand.milli(0)) else 4
         process = self._processes.spawn(spec.name[:15], threads=threads, now=now)
         process.oom_score_adj = pod_spec.oom_score_adj(fresh.described, spec.memory_request, self._machine.memory)
         process.pod = fresh.described.uid
         name = f"{fresh.described.key}/{spec.name}"
-        workload = Workload(fresh.described.uid, name, group, process, wanted, 1 / len(fresh.containers))
+        workload = Workload(fresh.described.uid, name, group, process, demand, 1 / len(fresh.containers))
         self._start(workload)
         fresh.workloads = (*fresh.workloads, workload)
 
@@ -317,15 +317,15 @@ class EmulatedKubelet:
         self._workloads.add(workload)
 
     def _stop_pod(self, uid: str) -> None:
-        gone = self.running.pop(uid)
+        pod = self.running.pop(uid)
         running = set(self._workloads)
-        for workload in gone.workloads:
+        for workload in pod.workloads:
             if workload in running:
                 self._workloads.remove(workload)
                 self._end(workload.process)
-        if gone.pause is not None:
-            self._end(gone.pause)
-        self._cgroups.remove(gone.group)
+        if pod.pause is not None:
+            self._end(pod.pause)
+        self._cgroups.remove(pod.group)
 
     def _end(self, process: Process) -> None:
         for tid in process.tids:

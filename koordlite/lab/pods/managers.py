@@ -76,18 +76,18 @@ class Managers:
     def configure(self, node: objects.NodeObject | None, problems: list[Problem]) -> bool:
         """Take over what the Node says; whether kubelet has restarted with it and has to admit all pods again."""
         static = pod_spec.static_policy(node, problems)
-        wanted = _Configuration()
+        configuration = _Configuration()
         if static:
             policy, scope = pod_spec.topology_manager(node, problems)
-            wanted = _Configuration(True, _reserved_count(node), policy, scope)
-        if wanted == self._configuration:
+            configuration = _Configuration(True, _reserved_count(node), policy, scope)
+        if configuration == self._configuration:
             return False
-        self._configuration, self._node = wanted, None
+        self._configuration, self._node = configuration, None
         self.refused.clear()
         if static:
-            reserving = StaticPolicy.reserving(CPUs(self._topology.cpus), wanted.reserved, DEFAULT)
+            reserving = StaticPolicy.reserving(CPUs(self._topology.cpus), configuration.reserved, DEFAULT)
             self._node = empty_node(
-                self._topology, policy=wanted.policy, scope=wanted.scope, reserved=reserving.reserved
+                self._topology, policy=configuration.policy, scope=configuration.scope, reserved=reserving.reserved
             )
         return True
 
@@ -115,11 +115,11 @@ class Managers:
 
     def keep(self, uids: Iterable[str]) -> None:
         """Forget all other pods."""
-        kept = set(uids)
-        self._pinned = {uid: cpus for uid, cpus in self._pinned.items() if uid in kept}
-        self.refused = {uid: answer for uid, answer in self.refused.items() if uid in kept}
+        present = set(uids)
+        self._pinned = {uid: cpus for uid, cpus in self._pinned.items() if uid in present}
+        self.refused = {uid: answer for uid, answer in self.refused.items() if uid in present}
         if self._node is not None:
-            for uid in [uid for uid in self._node.cpus.assigned if uid not in kept]:
+            for uid in [uid for uid in self._node.cpus.assigned if uid not in present]:
                 self._node = self._node.without(uid)
 
     def of(self, uid: str, container: str) -> CPUSet | None:

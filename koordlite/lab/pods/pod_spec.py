@@ -100,10 +100,10 @@ def weight(cpu_shares: int) -> int:
 def behaviour(described: Pod, seed: int, problems: list[Problem]) -> Behaviour:
     """Read the behaviour of the pod; an annotation that cannot be read is added to `problems` and its default holds."""
     read = _Annotations(f"pod/{described.key}", described.annotations, problems)
-    wanted = read.get(CPU, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}"))
+    cpu = read.get(CPU, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}"))
     memory = read.get(MEMORY, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}/memory"))
     return Behaviour(
-        demand=wanted or _default_demand(described),
+        demand=cpu or _default_demand(described),
         memory=memory or demand.Constant(1000 * _default_memory(described)),
         disk=read.get(DISK, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}/disk")) or demand.NOTHING,
         static_cpus=read.get(STATIC_CPUS, CPUSet.parse),
@@ -112,7 +112,7 @@ def behaviour(described: Pod, seed: int, problems: list[Problem]) -> Behaviour:
     )
 
 
-def oom_score_adj(described: Pod, asked: int, memory: int) -> int:
+def oom_score_adj(described: Pod, memory_request: int, memory: int) -> int:
     """1000 for best effort, -997 for guaranteed, between them the less the more memory a container asked for.
 
     `memory` is the machine's. Source: kubelet's GetContainerOOMScoreAdjust.
@@ -122,8 +122,8 @@ def oom_score_adj(described: Pod, asked: int, memory: int) -> int:
             return GUARANTEED_ADJ
         case KubeQoS.BEST_EFFORT:
             return BEST_EFFORT_ADJ
-    wanted = BEST_EFFORT_ADJ - 1000 * asked // memory
-    return min(max(wanted, 1000 + GUARANTEED_ADJ), BEST_EFFORT_ADJ - 1)
+    score = BEST_EFFORT_ADJ - 1000 * memory_request // memory
+    return min(max(score, 1000 + GUARANTEED_ADJ), BEST_EFFORT_ADJ - 1)
 
 
 def system_demand(node: objects.NodeObject | None, problems: list[Problem]) -> Demand:
@@ -145,10 +145,10 @@ def topology_manager(node: objects.NodeObject | None, problems: list[Problem]) -
 
 
 def _one_of(text: str, words: Sequence[Word]) -> Word:
-    found = next((word for word in words if word == text), None)
-    if found is None:
+    match = next((word for word in words if word == text), None)
+    if match is None:
         raise ValueError(f"must be {', '.join(words[:-1])} or {words[-1]}")
-    return found
+    return match
 
 
 def _of_node(node: objects.NodeObject | None, problems: list[Problem]) -> _Annotations:
@@ -175,13 +175,13 @@ class _Annotations(msgspec.Struct, frozen=True):
 
 def _default_demand(described: Pod) -> Demand:
     """Half the request; everything it can get when it has none or is best effort."""
-    asked = described.request_milli("cpu")
-    return demand.Constant(asked / 2) if asked and not described.is_best_effort else demand.GREEDY
+    request = described.request_milli("cpu")
+    return demand.Constant(request / 2) if request and not described.is_best_effort else demand.GREEDY
 
 
 def _default_memory(described: Pod) -> int:
-    asked = described.request_value("memory") or described.request_value(keys.BATCH_MEMORY)
-    return max(asked // 2, SMALLEST_MEMORY)
+    request = described.request_value("memory") or described.request_value(keys.BATCH_MEMORY)
+    return max(request // 2, SMALLEST_MEMORY)
 
 
 def _milli(amounts: Mapping[str, Quantity]) -> int:

@@ -208,8 +208,8 @@ class EmulatedResctrl:
             raise self.status.refusal(error.errno or errno.ENOSPC, "Out of RMIDs") from error
 
     def _closid(self) -> int:
-        taken = {group.closid for group in self.groups.values()}
-        free = set(range(schemata.closids(self.schemas.values()))) - taken
+        in_use = {group.closid for group in self.groups.values()}
+        free = set(range(schemata.closids(self.schemas.values()))) - in_use
         if not free:
             raise self.status.refusal(errno.ENOSPC, "Out of CLOSIDs")
         return min(free)
@@ -304,17 +304,17 @@ class EmulatedResctrl:
         """Every value a write asks for, by resource and cache id."""
         requests: dict[str, dict[int, int]] = {}
         for line in text.split("\n"):
-            name, colon, rest = line.partition(":")
+            name, colon, text_of_values = line.partition(":")
             name = name.strip(schemata.BLANKS)
             if not colon:
                 raise Rejected("Missing ':'")
-            if not rest:
+            if not text_of_values:
                 raise Rejected(f"Missing '{name}' value")
             schema = self.schemas.get(name)
             if schema is None:
                 raise Rejected(f"Unknown or unsupported resource name '{name}'")
             values = requests.setdefault(name, {})
-            for cache_id, piece in schemata.pieces(rest):
+            for cache_id, piece in schemata.pieces(text_of_values):
                 if cache_id not in schema.domains:
                     raise Rejected("")
                 if schema.mbps:

@@ -167,32 +167,32 @@ def check(
         # Without blanks: the kernel fills up columns with them.
         texts = {each.replace(" ", "").strip() for each in (text, expected.equals or "")}
         return ExpectationResult(words, repr(text), len(texts) == 1)
-    found = float(not_put_back) if expected.measure == "notPutBack" else measure(expected, samples)
-    if found is None:
+    result = float(not_put_back) if expected.measure == "notPutBack" else measure(expected, samples)
+    if result is None:
         return ExpectationResult(words, "nothing was measured", False)
-    high = expected.most is None or found <= expected.most
-    return ExpectationResult(words, f"{found:.6g}", high and (expected.least is None or found >= expected.least))
+    high = expected.most is None or result <= expected.most
+    return ExpectationResult(words, f"{result:.6g}", high and (expected.least is None or result >= expected.least))
 
 
-def measure(asked: Expectation, samples: Sequence[Sample]) -> float | None:
+def measure(expectation: Expectation, samples: Sequence[Sample]) -> float | None:
     """The number that an expectation is about; None when there is no sample of it."""
-    end = float("inf") if asked.to is None else scenario.seconds(asked.to)
-    begin = scenario.seconds(asked.start)
-    chosen = [sample for sample in samples if begin <= sample.time <= end]
-    match asked.measure:
+    end = float("inf") if expectation.to is None else scenario.seconds(expectation.to)
+    begin = scenario.seconds(expectation.start)
+    stretch = [sample for sample in samples if begin <= sample.time <= end]
+    match expectation.measure:
         case name if name in _SERIES:
-            values = list(_series(name, chosen))
-            return _VALUES[asked.value](values) if values else None
+            values = list(_series(name, stretch))
+            return _VALUES[expectation.value](values) if values else None
         case "unmetPercent" | "usedCores":
-            return _of_pods(asked.measure, chosen, lambda key: key.startswith(asked.of))
+            return _of_pods(expectation.measure, stretch, lambda key: key.startswith(expectation.of))
         case name if name in _SUMS or name in _WHOLES:
-            return sum(map(_SUMS[name], chosen)) if name in _SUMS else _WHOLES[name](chosen)
+            return sum(map(_SUMS[name], stretch)) if name in _SUMS else _WHOLES[name](stretch)
         case "ticksWith":
-            return sum(asked.of in sample.reasons for sample in chosen)
+            return sum(expectation.of in sample.reasons for sample in stretch)
         case "problems":
-            return len({words for sample in chosen for words in sample.problems if asked.of in words})
-    word = asked.measure.removesuffix("Seconds")
-    return sum(seconds for sample, seconds in _spans(chosen) if sample.status == word)
+            return len({words for sample in stretch for words in sample.problems if expectation.of in words})
+    word = expectation.measure.removesuffix("Seconds")
+    return sum(seconds for sample, seconds in _spans(stretch) if sample.status == word)
 
 
 def figures(samples: Sequence[Sample], best_effort: frozenset[str]) -> Figures:
@@ -247,22 +247,22 @@ def _timed(samples: Sequence[Sample]) -> Iterator[tuple[present.Figures, float]]
     return ((sample.row, seconds) for sample, seconds in _spans(samples) if sample.row)
 
 
-def _of_pods(measure: str, samples: Sequence[Sample], chosen: Callable[[str], bool]) -> float | None:
+def _of_pods(measure: str, samples: Sequence[Sample], is_meant: Callable[[str], bool]) -> float | None:
     """Shares of the pods that `chosen` names: the part of what they wanted that they did not get, or cores they
     used."""
-    wanted = used = 0
-    seen, last = False, dict[str, Amount]()
+    demand = used = 0
+    measured, last = False, dict[str, Amount]()
     for number, sample in enumerate(samples):
-        for key in filter(chosen, sample.pods):
+        for key in filter(is_meant, sample.pods):
             grown = growth(last.get(key), sample.pods[key])
             last[key] = sample.pods[key]
             if number:  # The first sample only says where the counting begins.
-                wanted, used, seen = wanted + grown.wanted_us, used + grown.used_us, True
-    if not seen:
+                demand, used, measured = demand + grown.wanted_us, used + grown.used_us, True
+    if not measured:
         return None
     if measure == "usedCores":
         return used / 1e6 / (samples[-1].time - samples[0].time)
-    return 100 * (wanted - used) / wanted if wanted else 0.0
+    return 100 * (demand - used) / demand if demand else 0.0
 
 
 def _words(expected: Expectation) -> str:

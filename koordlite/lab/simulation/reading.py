@@ -54,11 +54,11 @@ def variant(play: Play, path: Path) -> Play:
     """The same with another configuration: a koordlite.yaml, or a manifest of the ConfigMap slo-controller-config."""
     if not _is_manifest(_text(path)):
         return msgspec.structs.replace(play, settings=config.load(path), label=path.stem)
-    found = [obj for obj in manifest_files.read(path) if isinstance(obj, objects.ConfigMapObject)]
-    if len(found) != 1:
+    config_maps = [obj for obj in manifest_files.read(path) if isinstance(obj, objects.ConfigMapObject)]
+    if len(config_maps) != 1:
         do = "write one ConfigMap, or a koordlite.yaml"
-        raise ConfigError(Problem(str(path), "kind", "", f"there are {len(found)} ConfigMaps", do))
-    data = {**play.scenario.config, **(found[0].data or {})}
+        raise ConfigError(Problem(str(path), "kind", "", f"there are {len(config_maps)} ConfigMaps", do))
+    data = {**play.scenario.config, **(config_maps[0].data or {})}
     return msgspec.structs.replace(play, scenario=dataclasses.replace(play.scenario, config=data), label=path.stem)
 
 
@@ -79,10 +79,10 @@ def in_force(play: Play) -> Settings:
 
 def _is_manifest(text: str) -> bool:
     try:
-        found = list(yaml.safe_load_all(text))
+        documents = list(yaml.safe_load_all(text))
     except yaml.YAMLError:
         return False  # The reader of koordlite.yaml says what is wrong with it.
-    return any(isinstance(each, dict) and "kind" in each for each in found)
+    return any(isinstance(each, dict) and "kind" in each for each in documents)
 
 
 def _text(path: Path) -> str:

@@ -19,23 +19,23 @@ from koordlite.report.simulation import ExpectationResult, Happening, Simulated
 _ALMOST_NOTHING = 1e-6
 
 
-def play(wanted: Play, *, seed: int | None = None) -> Simulated:
+def play(scene: Play, *, seed: int | None = None) -> Simulated:
     """The whole scenario; `seed` in place of that of the file."""
-    chosen = wanted.scenario.seed if seed is None else seed
+    number = scene.scenario.seed if seed is None else seed
     with tempfile.TemporaryDirectory(prefix="koordlite-simulation-") as state:
-        stage = Stage(wanted, seed=chosen, state=Path(state))
+        stage = Stage(scene, seed=number, state=Path(state))
         try:
-            return _Run(wanted, stage, chosen).whole()
+            return _Run(scene, stage, number).whole()
         finally:
             stage.close()
 
 
 class _Run:
-    def __init__(self, wanted: Play, stage: Stage, seed: int) -> None:
-        self._play, self._stage, self._seed = wanted, stage, seed
+    def __init__(self, scene: Play, stage: Stage, seed: int) -> None:
+        self._play, self._stage, self._seed = scene, stage, seed
         self._recorder = Recorder(stage)
         self._history = History({}, {})
-        self._due = sorted(wanted.scenario.events, key=lambda event: event.seconds)
+        self._due = sorted(scene.scenario.events, key=lambda event: event.seconds)
         self._happenings: list[Happening] = []
         self._texts: dict[int, str] = {}
 

@@ -77,8 +77,8 @@ class Stage:
         agent.put_back()
         self.close()
         present = self._programmed()
-        made = sum(path.startswith(_RESCTRL) and path not in self._found for path in present)
-        return made + sum(present[path] != text for path, text in self._found.items() if path in present)
+        new = sum(path.startswith(_RESCTRL) and path not in self._found for path in present)
+        return new + sum(present[path] != text for path, text in self._found.items() if path in present)
 
     def close(self) -> None:
         """The agent is gone, without a word."""
