@@ -86,12 +86,12 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
         ),
         Command(
             "pause",
-            "pause:pause",
+            "acting:pause",
             "stop the agent from writing for a while; it goes on deciding",
             options.PAUSE,
             ('pause 2h --because "kernel upgrade"',),
         ),
-        Command("resume", "pause:resume", "end the pause", options.AGENT_STATE, ("resume",)),
+        Command("resume", "acting:resume", "end the pause", options.AGENT_STATE, ("resume",)),
         Command(
             "restore",
             "undo:undo",

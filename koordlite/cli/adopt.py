@@ -46,7 +46,9 @@ def adopt(args: argparse.Namespace) -> int:
             "others": [{"place": str(place), "present": now, "kubelet": kubelet} for place, now, kubelet in others],
         }
         lines = [f"{t.place}: {t.present} → {_before(t)}  ({t.strategy})" for t in traces]
-        lines.append(f"{len(traces)} places hold values of koordlet; → shows what comes back once nothing enforces them")
+        lines.append(
+            f"{len(traces)} places hold values of koordlet; → shows what comes back once nothing enforces them"
+        )
         if others:
             lines += ["", "neither kubelet nor koordlet's rules give these values; they are not touched:"]
             lines += [f"{place}: {present}, kubelet would have {expected}" for place, present, expected in others]

@@ -32,7 +32,9 @@ from koordlite.report.terminal import text
 
 def undo(args: argparse.Namespace) -> int:
     """Restore, or print the undo list. 1 when something stays to be restored."""
-    _check_options(args)
+    if args.sandbox or args.recorded:
+        why = "an emulated node dies with its run and a recording is never written"
+        raise ConfigError(Problem("command line", "--sandbox/--recorded", "", why, "restore works on this machine"))
     settings, files = machines.settings(args), RealFiles()
     boot = procfs.boot_id(files)
     entries: Sequence[Entry] = ()
@@ -50,7 +52,15 @@ def undo(args: argparse.Namespace) -> int:
     if denied:
         raise denied
     if target.is_emulated and not (args.cluster or args.kubeconfig):
-        return _of_ended(target, len(entries), args.output)
+        # It has ended: its journal leaves values of its Node to do, if any.
+        lines = [f"{target.folder} is the journal of an emulated node: this machine has nothing to restore"]
+        if entries:
+            lines.append(
+                f"{len(entries)} values of its Node are left: name its cluster, with --cluster or --kubeconfig"
+            )
+        document = {"places": [], "left": len(entries)}
+        commandline.print_answer(args.output, "koordlite-restore-list", document, lines)
+        return 1 if entries else 0
     for problem in damaged:
         print(printable.lines(f"NOT restored: {problem}"), file=sys.stderr)
     # Kubelet, and its groups with it, may be gone already; resctrl and settings of the kernel are not.
@@ -59,13 +69,13 @@ def undo(args: argparse.Namespace) -> int:
     lost = cluster if journal.is_missing(settings.agent.state_dir) else None
     unlisted = tuple(_unlisted(lost))
     entries = (*entries, *unlisted)
-    if not entries:
-        _print_list(args, [])
-        return 1 if damaged else 0
-    exclusive = _exclusive(args, settings, host)
-    if args.dry_run:
-        _print_list(args, undo_list(host, entries, exclusive))
-        return 0
+    exclusive = _exclusive(args, settings, host) if entries else ()
+    if args.dry_run or not entries:
+        listed = undo_list(host, entries, exclusive) if entries else []
+        places = [{"place": place, "present": present, "found": value} for place, present, value in listed]
+        lines = [text.undo(listed).removesuffix("\n")]
+        commandline.print_answer(args.output, "koordlite-restore-list", {"places": places}, lines)
+        return 1 if damaged and not entries else 0
     with Journal.open(settings.agent.state_dir, boot_id=boot) as undo_journal:
         undo_journal.record(unlisted)
         steps = restore(host, undo_journal, cluster, exclusive=exclusive)
@@ -81,37 +91,14 @@ def undo(args: argparse.Namespace) -> int:
     return 0 if all(step.ok for step in steps) and not remaining and not damaged else 1
 
 
-def _of_ended(target: acting.Target, remaining: int, output: str) -> int:
-    """Say what the journal of an emulated node that has ended leaves to do: values of its Node, if any."""
-    lines = [f"{target.folder} is the journal of an emulated node: this machine has nothing to restore"]
-    if remaining:
-        lines.append(f"{remaining} values of its Node are left: name its cluster, with --cluster or --kubeconfig")
-    commandline.print_answer(output, "koordlite-restore-list", {"places": [], "left": remaining}, lines)
-    return 1 if remaining else 0
-
-
-def _check_options(args: argparse.Namespace) -> None:
-    """InputError where the options name no machine that can be restored, or a folder that does not exist."""
-    if args.sandbox or args.recorded:
-        why = "an emulated node dies with its run and a recording is never written"
-        raise ConfigError(Problem("command line", "--sandbox/--recorded", "", why, "restore works on this machine"))
-
-
-def _print_list(args: argparse.Namespace, listed: Sequence[tuple[str, str, str]]) -> None:
-    """Steps that restore would take."""
-    places = [{"place": place, "present": present, "found": value} for place, present, value in listed]
-    commandline.print_answer(
-        args.output, "koordlite-restore-list", {"places": places}, (text.undo(listed).removesuffix("\n"),)
-    )
-
-
 def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluster | None:
     """Without a cluster the Node's resources stay in the journal until one is named."""
-    in_a_pod = os.environ.get("KUBERNETES_SERVICE_HOST")
-    named = args.cluster or args.kubeconfig or settings.cluster.kubeconfig or in_a_pod
-    if not named:
+    named = args.cluster or args.kubeconfig or settings.cluster.kubeconfig
+    if not (named or os.environ.get("KUBERNETES_SERVICE_HOST")):
         return None
-    cluster = machines.cluster(args, settings, host.files, host.clock, _stopped())
+    stop = threading.Event()
+    stop.set()  # Nothing waits for this run, so the cluster may take its time.
+    cluster = machines.cluster(args, settings, host.files, host.clock, stop)
     cluster.view()  # A folder knows its Node once it was read.
     return cluster
 
@@ -144,10 +131,3 @@ def _exclusive(args: argparse.Namespace, settings: Settings, host: Host) -> Sequ
         )
         return ()
     return state.pod_cpus if state.policy == configz.STATIC else ()
-
-
-def _stopped() -> threading.Event:
-    """Nothing waits for this run, so the cluster may take its time."""
-    event = threading.Event()
-    event.set()
-    return event

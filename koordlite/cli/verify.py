@@ -124,8 +124,8 @@ def _in_groups(args: argparse.Namespace, settings: Settings) -> Iterator[Rest]:
         return
     machine = machines.machine(args, settings)
     with contextlib.closing(machine):
-        legacy = adoption.recognise(observed(args, machine, settings), settings.strategies)
-    for trace in legacy.traces:
+        recognition = adoption.recognise(observed(args, machine, settings), settings.strategies)
+    for trace in recognition.traces:
         before = "gone" if trace.before is None else str(trace.before) or "the parent's"
         yield Rest(
             str(trace.place), f"{trace.present}, without an agent {before}", "koordlite adopt koordlet, then restore"
