@@ -32,10 +32,10 @@ nothing is written, so nothing settles, and a mean that drifts would be news eac
 _JUDGED = ("set", "shrink", "grow", "hold")
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _Statement(msgspec.Struct, frozen=True):
     """The last statement about one subject for one reason."""
 
-    asked: Mapping[Place, Change] = msgspec.field(default_factory=dict)
+    changes: Mapping[Place, Change] = msgspec.field(default_factory=dict)
     evidence: Evidence = msgspec.field(default_factory=dict)
 
 
@@ -43,47 +43,41 @@ class News:
     """Compares each tick's decisions with what was said before about the same subjects."""
 
     def __init__(self) -> None:
-        self._last: dict[tuple[str, str], dict[str, _Said]] = {}
-        """By strategy and subject what was said about it last, by reason."""
+        self._last: dict[tuple[str, str], dict[str, _Statement]] = {}
+        """By strategy and subject the last statement about it, by reason."""
 
-    def of(self, tick: Tick) -> tuple[Decision, ...]:
-        """The decisions of `tick` that are news."""
-        found = tuple(self._news(tick))
-        self._forget_gone(tick)
-        return found
+    def of(self, tick: Tick) -> Iterator[Decision]:
+        """The decisions of `tick` that are news.
 
-    def _news(self, tick: Tick) -> Iterator[Decision]:
-        """Coming to rest after a change is not news, nor is a change that is repeated because it was not applied, nor
-        one of several things that are said about a subject each tick."""
-        said: dict[tuple[str, str], dict[str, _Said]] = {}
+        Coming to rest after a change is not news, nor is a change that is repeated because it was not applied, nor one
+        of several things that are said about a subject each tick.
+        """
+        statements: dict[tuple[str, str], dict[str, _Statement]] = {}
         for decision in tick.decisions:
             key = decision.strategy, decision.subject
             observed = tick.modes.get(decision.strategy) == "observe"
             reason = _reason(decision, observed=observed)
             reasons = self._last.get(key, {})
-            before = reasons[reason] if reason in reasons else next(iter(reasons.values()), _Said())
-            wanted = {change.place: change for change in decision.changes}
-            fresh = _noticeable(decision, before) if observed else bool(wanted) and wanted != before.asked
-            is_new = reason not in reasons or fresh
-            if observed and wanted:
-                # What is wanted now and then (tasks are read every few seconds) is said once.
-                wanted = {**before.asked, **wanted} if is_new else dict(before.asked)
+            before = reasons[reason] if reason in reasons else next(iter(reasons.values()), _Statement())
+            changes = {change.place: change for change in decision.changes}
+            differs = _noticeable(decision, before) if observed else bool(changes) and changes != before.changes
+            is_new = reason not in reasons or differs
+            if observed and changes:
+                # What is asked for now and then (tasks are read every few seconds) is said once.
+                changes = {**before.changes, **changes} if is_new else dict(before.changes)
             evidence = decision.explained if is_new else before.evidence
-            said.setdefault(key, {})[reason] = _Said(wanted or before.asked, evidence)
+            statements.setdefault(key, {})[reason] = _Statement(changes or before.changes, evidence)
             if is_new:
                 yield decision
-        self._last |= said
-
-    def _forget_gone(self, tick: Tick) -> None:
-        """Pods come and go: the last decisions about those that are gone are dropped when there are many."""
+        self._last |= statements
+        # Pods come and go: the last decisions about those that are gone are dropped when there are many.
         if tick.decisions and len(self._last) > MAX_SUBJECTS + 2 * len(tick.decisions):
-            present = {(decision.strategy, decision.subject) for decision in tick.decisions}
-            self._last = {key: reason for key, reason in self._last.items() if key in present}
+            self._last = {key: reasons for key, reasons in self._last.items() if key in statements}
 
 
 def _reason(decision: Decision, *, observed: bool) -> str:
     """The words compared first. A change that is made leads to `hold`; one that is only observed does so when it is no
-    longer wanted, which is news."""
+    longer asked for, which is news."""
     if not observed and decision.verdict in _JUDGED:
         return decision.reason
     quiet = decision.verdict == "hold" and not decision.changes
@@ -91,11 +85,11 @@ def _reason(decision: Decision, *, observed: bool) -> str:
     return f"{verdict} {decision.reason}"
 
 
-def _noticeable(decision: Decision, before: _Said) -> bool:
+def _noticeable(decision: Decision, before: _Statement) -> bool:
     """Tell whether a change is about another place, or asks for a number that differs noticeably. Where it is about
     texts alone, which have times in them, the evidence says whether it differs."""
-    amounts = [(_amount(before.asked.get(change.place)), _amount(change)) for change in decision.changes]
-    if any(change.place not in before.asked for change in decision.changes):
+    amounts = [(_amount(before.changes.get(change.place)), _amount(change)) for change in decision.changes]
+    if any(change.place not in before.changes for change in decision.changes):
         return True
     if decision.changes and all(new is None for _, new in amounts):
         return decision.explained != before.evidence
@@ -125,27 +119,6 @@ class DecisionEvent(msgspec.Struct, frozen=True):
     """Whose use moved the budget since the event before about it, in words; empty where it did not, or none has one."""
 
 
-class WriteEvent(msgspec.Struct, frozen=True):
-    """A write that was tried."""
-
-    time: float
-    step: AppliedStep
-
-
-class ForeignEvent(msgspec.Struct, frozen=True):
-    """A value of ours that another program changed."""
-
-    time: float
-    write: ForeignWrite
-
-
-class ProblemEvent(msgspec.Struct, frozen=True):
-    """A problem, when it was first seen."""
-
-    time: float
-    problem: Problem
-
-
 class History:
     """Collects ticks. Rows are thinned to every second, fourth … tick as a run grows; of events the newest stay."""
 
@@ -154,9 +127,11 @@ class History:
         self.last: Tick | None = None
         self.rows: list[Figures] = []
         self.decisions: collections.deque[DecisionEvent] = collections.deque(maxlen=MAX_EVENTS)
-        self.writes: collections.deque[WriteEvent] = collections.deque(maxlen=MAX_EVENTS)
-        self.foreign: collections.deque[ForeignEvent] = collections.deque(maxlen=MAX_EVENTS)
-        self.problems: dict[Problem, ProblemEvent] = {}
+        self.writes: collections.deque[tuple[float, AppliedStep]] = collections.deque(maxlen=MAX_EVENTS)
+        """Writes that were tried, and when."""
+        self.foreign: collections.deque[tuple[float, ForeignWrite]] = collections.deque(maxlen=MAX_EVENTS)
+        self.problems: dict[Problem, float] = {}
+        """When each problem was first seen."""
         self.decisions_seen = 0
         """Number of decision events, including those that fell off the front."""
         self._stride = 1
@@ -173,15 +148,15 @@ class History:
             self._stride *= 2
         self._totals.add(tick)
         self.last = tick
-        self.writes.extend(WriteEvent(tick.time, step) for step in tick.applied)
-        self.foreign.extend(ForeignEvent(tick.time, write) for write in tick.foreign)
+        self.writes.extend((tick.time, step) for step in tick.applied)
+        self.foreign.extend((tick.time, write) for write in tick.foreign)
         for problem in tick.problems:
             if len(self.problems) < MAX_PROBLEMS:
-                self.problems.setdefault(problem, ProblemEvent(tick.time, problem))
-        news = tuple(DecisionEvent(tick.time, tick.wall, d, self._because(d, tick)) for d in self._news.of(tick))
-        self.decisions.extend(news)
-        self.decisions_seen += len(news)
-        return news
+                self.problems.setdefault(problem, tick.time)
+        events = tuple(DecisionEvent(tick.time, tick.wall, d, self._because(d, tick)) for d in self._news.of(tick))
+        self.decisions.extend(events)
+        self.decisions_seen += len(events)
+        return events
 
     def _because(self, decision: Decision, tick: Tick) -> str:
         """Name those whose use moved the budget of `decision` since its last event."""
@@ -256,9 +231,9 @@ class Past:
         self._writes: dict[Place, Write] = {}
         self._foreign: dict[Place, ForeignWrites] = {}
 
-    def add(self, tick: Tick, news: Sequence[DecisionEvent] = ()) -> None:
+    def add(self, tick: Tick, events: Sequence[DecisionEvent] = ()) -> None:
         """Remember `tick` and what was new in it (`History.add`)."""
-        self._events.extend(news)
+        self._events.extend(events)
         self._rows.append(tick.figures)
         causes = {change.place: d for d in tick.decisions for change in d.changes} if tick.applied else {}
         for step in tick.applied:
@@ -273,9 +248,9 @@ class Past:
         return Remembered(tuple(self._events), dict(self._writes), dict(self._foreign), tuple(self._rows))
 
 
-def _push(held: dict[Place, T], place: Place, value: T) -> None:
+def _push(newest: dict[Place, T], place: Place, value: T) -> None:
     """The newest goes last; the oldest is dropped."""
-    held.pop(place, None)
-    held[place] = value
-    if len(held) > MAX_PLACES:
-        del held[next(iter(held))]
+    newest.pop(place, None)
+    newest[place] = value
+    if len(newest) > MAX_PLACES:
+        del newest[next(iter(newest))]

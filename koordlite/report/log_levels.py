@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
+
+from koordlite.model.defaults import LONGEST_LOG_SECONDS
+from koordlite.model.errors import UNREADABLE
 
 Level = Literal["off", "warning", "info", "debug"]
 LEVELS: dict[Level, int] = {
@@ -22,9 +25,8 @@ LEVELS: dict[Level, int] = {
 EXTENDER = "koordlite.scheduler"
 EXTENDER_FLOWS = ("filter", "prioritize", "preempt", "bind")
 MOST_PODS = 100
-LONGEST_SECONDS = 86_400.0
 Key = tuple[str, str]
-"""Kind and name of what has a level of its own: `pod` and the pod, `flow` and the flow."""
+"""Kind and name of what has a level of its own: `pod` and the pod, `flow` and the flow, `strategy` and the strategy."""
 ALL: Key = ("", "")
 
 
@@ -41,17 +43,42 @@ class TimedLevel(msgspec.Struct, frozen=True):
 class LevelTable:
     """Levels in force, of all and of some. Written by one thread, read by others."""
 
-    def __init__(self, default: Level, now: Callable[[], float]) -> None:
+    def __init__(self, default: Level, now: Callable[[], float], kind: str, names: Sequence[str], example: str) -> None:
+        """Besides pods these `names` of one `kind` may have a level of their own, such as `example`."""
         self.now, self._lock = now, threading.Lock()
         self._levels: dict[Key, TimedLevel] = {ALL: TimedLevel(default)}
+        self._kind, self._names, self._example = kind, names, example
+        # A level for one name, for one pod (`NAMESPACE/NAME` or NAME), or for the rest; after `for_seconds` the level
+        # before holds again.
+        self._request = msgspec.defstruct(
+            "LevelRequest",
+            [("level", Level), ("pod", str, ""), (kind, str, ""), ("for_seconds", float | None, None)],
+            forbid_unknown_fields=True,
+            rename="camel",
+        )
+
+    def put(self, body: bytes) -> None:
+        """Put a requested level in force. ValueError says what is wrong with the request."""
+        try:
+            request: Any = msgspec.json.decode(body, type=self._request)
+        except UNREADABLE as error:
+            raise ValueError(f'{error}; write for example {{"level": "debug", {self._example}}}') from error
+        pod, name, seconds = request.pod, getattr(request, self._kind), request.for_seconds
+        if pod and name:
+            raise ValueError(f"a level is for a {self._kind} or for a pod, not for both")
+        if name and name not in self._names:
+            raise ValueError(f"there is no {self._kind} {name!r}; there are {', '.join(self._names)}")
+        if seconds is not None and not 0 < seconds <= LONGEST_LOG_SECONDS:
+            raise ValueError(f"forSeconds is {seconds:g}; it has to be more than 0 and at most {LONGEST_LOG_SECONDS}")
+        self.set_level(("pod", pod) if pod else (self._kind, name) if name else ALL, request.level, seconds)
 
     def set_level(self, key: Key, level: Level, for_seconds: float | None) -> None:
         """Put a level in force. One that holds for a while itself is not what holds again; of many pods the newest
         stay."""
         until = None if for_seconds is None else self.now() + for_seconds
         with self._lock:
-            held = self._levels.get(key)
-            before = None if until is None or held is None else held.level if held.until is None else held.before
+            last = self._levels.get(key)
+            before = None if until is None or last is None else last.level if last.until is None else last.before
             self._levels[key] = TimedLevel(level, until, before)
             pods = [each for each in self._levels if each[0] == "pod"]
             for each in pods[: max(0, len(pods) - MOST_PODS)]:
@@ -85,13 +112,6 @@ class LevelTable:
             return min((each.level for each in self._levels.values()), key=LEVELS.__getitem__)
 
 
-class _Request(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    level: Level
-    pod: str = ""
-    flow: str = ""
-    for_seconds: float | None = None
-
-
 class LogLevels(LevelTable, logging.Filter):
     """A filter for the handler that writes the log."""
 
@@ -104,9 +124,10 @@ class LogLevels(LevelTable, logging.Filter):
         flows: tuple[str, ...] = EXTENDER_FLOWS,
     ) -> None:
         """`logger`: whose lines they are, with all below it. Without `flows` there is one level for all lines."""
-        LevelTable.__init__(self, default, now)
+        example = '"flow": "bind"' if flows else '"forSeconds": 600'
+        LevelTable.__init__(self, default, now, "flow", flows, example)
         logging.Filter.__init__(self)
-        self._logger, self._names = logger, flows
+        self._logger = logger
         self._apply()
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -116,25 +137,11 @@ class LogLevels(LevelTable, logging.Filter):
         level = self.first(("pod", getattr(record, "pod", "")), ("flow", getattr(record, "flow", "")))
         return record.levelno >= LEVELS[level]
 
-    def put(self, body: bytes) -> None:
-        """Put a requested level in force. ValueError says what is wrong with the request."""
-        try:
-            asked = msgspec.json.decode(body, type=_Request)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            example = '"level": "debug", "flow": "bind"' if self._names else '"level": "debug", "forSeconds": 600'
-            raise ValueError(f"{error}; write for example {{{example}}}") from error
-        if (asked.pod or asked.flow) and not self._names:
+    def set_level(self, key: Key, level: Level, for_seconds: float | None) -> None:
+        """The same, for lines of this log. ValueError where there is one level for all."""
+        if key != ALL and not self._names:
             raise ValueError("here is one level for all lines; leave pod and flow out")
-        if asked.pod and asked.flow:
-            raise ValueError("a level is for a pod or for a flow, not for both")
-        if asked.flow and asked.flow not in self._names:
-            raise ValueError(f"there is no flow {asked.flow!r}; there are {', '.join(self._names)}")
-        if asked.for_seconds is not None and not 0 < asked.for_seconds <= LONGEST_SECONDS:
-            raise ValueError(
-                f"forSeconds is {asked.for_seconds:g}; it has to be more than 0, at most {LONGEST_SECONDS:g}"
-            )
-        key = ("pod", asked.pod) if asked.pod else ("flow", asked.flow) if asked.flow else ALL
-        self.set_level(key, asked.level, asked.for_seconds)
+        super().set_level(key, level, for_seconds)
         self._apply()
 
     def document(self) -> dict[str, Any]:

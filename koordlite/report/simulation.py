@@ -115,7 +115,7 @@ def text(run: Simulated, *, width: int = 100) -> str:
         *_section("outcome", [f"{shown(name, value):>9}  {FIGURES[name]}" for name, value in _known(run)]),
         *_section("pods", [_pod(workload) for workload in run.workloads]),
         *_section("expected", [_check(check) for check in run.checks]),
-        *_section("problems", [f"{units.clock(p.time):>8}  {p.problem}" for p in run.history.problems.values()]),
+        *_section("problems", [f"{units.clock(time):>8}  {problem}" for problem, time in run.history.problems.items()]),
     ]
     return "\n".join(lines) + "\n"
 

@@ -16,40 +16,40 @@ _MILLICORE_SECONDS_PER_CORE_HOUR = 1000 * 3600
 _LATE_SHARE = 0.05
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class Summary(msgspec.Struct, kw_only=True):
     """The summary of a run."""
 
-    ticks: int
-    seconds: float
+    ticks: int = 0
+    seconds: float = 0.0
     """From the first tick to the last."""
-    seconds_above_threshold: float
+    seconds_above_threshold: float = 0.0
     """Time in which the node used more than the suppress threshold."""
-    seconds_well_above_threshold: float
+    seconds_well_above_threshold: float = 0.0
     """Time by a CPU or more: the rounding of the limit to whole CPUs does not explain that."""
-    seconds_late: float
+    seconds_late: float = 0.0
     """The part of that in which best-effort work had more than the two CPUs that a limit always leaves it."""
-    prod_seconds_above_threshold: float
+    prod_seconds_above_threshold: float = 0.0
     """Time in which latency-sensitive work alone used more than the threshold: no limit on BE could have helped."""
-    be_core_hours_allowed: float
+    be_core_hours_allowed: float = 0.0
     """CPU that the limit would have let best-effort work use."""
-    be_core_hours_used: float
-    be_limit_min: int | None
+    be_core_hours_used: float = 0.0
+    be_limit_min: int | None = None
     """Millicores, from the first tick on in which the use of the node was known: before it nothing could be limited."""
-    be_limit_max: int | None
-    would_limit_min: int | None
+    be_limit_max: int | None = None
+    would_limit_min: int | None = None
     """The same had `cpuSuppress` been enforced; None unless it observed."""
-    would_limit_max: int | None
-    writes: int
-    writes_by_kind: Mapping[str, int]
+    would_limit_max: int | None = None
+    writes: int = 0
+    writes_by_kind: Mapping[str, int] = msgspec.field(default_factory=dict)
     """`cpuset.cpus`, `cpu.quota`, `resctrl L3`, `Node` …"""
-    refusals: int
+    refusals: int = 0
     """Writes the kernel or the API server refused."""
-    foreign_writes: int
+    foreign_writes: int = 0
     """Values of ours that another program changed."""
-    decisions: Mapping[str, int]
+    decisions: Mapping[str, int] = msgspec.field(default_factory=dict)
     """By reason: in how many ticks it was given."""
-    tick_seconds_mean: float
-    tick_seconds_max: float
+    tick_seconds_mean: float = 0.0
+    tick_seconds_max: float = 0.0
 
     @property
     def in_time(self) -> bool:
@@ -61,78 +61,60 @@ class Totals:
     """Adds up ticks; its size does not grow with the run."""
 
     def __init__(self) -> None:
-        self._first = self._last = 0.0
+        self._first = 0.0
         self._before: Figures | None = None
-        self.ticks = self._refusals = self._foreign = 0
-        self._above = self._well_above = self._late = self._prod_above = self._allowed = self._used = 0.0
-        self._limits: tuple[int, int] | None = None
-        self._would: tuple[int, int] | None = None
         self._measured = False
+        self._sums = Summary()
         self._kinds: collections.Counter[str] = collections.Counter()
         self._reasons: collections.Counter[str] = collections.Counter()
-        self._cost_sum = self._cost_max = 0.0
+        self._cost = 0.0
+
+    @property
+    def ticks(self) -> int:
+        """Number of ticks so far."""
+        return self._sums.ticks
 
     def add(self, tick: Tick) -> None:
-        """Count one more tick, later than the one before."""
-        figures = tick.figures
-        if self._before is None:
+        """Count one more tick, later than the one before. Use is a mean over the time since then; the limit of that
+        time is the one set by the tick before."""
+        sums, now, before = self._sums, tick.figures, self._before
+        if before is None:
             self._first = tick.time
         else:
-            self._add_time(self._before, figures, max(0.0, tick.time - self._before.time))
-        self.ticks += 1
-        self._last = tick.time
-        self._cost_sum += tick.tick_seconds
-        self._cost_max = max(self._cost_max, tick.tick_seconds)
-        self._refusals += sum(not step.ok for step in tick.applied)
-        self._foreign += len(tick.foreign)
+            seconds, limit = max(0.0, tick.time - before.time), before.be_limit or 0
+            well = present.well_above(now.node_cpu, now.threshold_milli)
+            sums.seconds_above_threshold += seconds * present.above(now.node_cpu, now.threshold_milli)
+            sums.seconds_well_above_threshold += seconds * well
+            sums.seconds_late += seconds * (well and limit > suppress.MIN_CPUS * 1000)
+            sums.prod_seconds_above_threshold += seconds * present.above(now.prod_cpu, now.threshold_milli)
+            sums.be_core_hours_allowed += limit * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
+            sums.be_core_hours_used += (now.be_cpu or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
+        self._before = now
+        sums.ticks += 1
+        sums.seconds = tick.time - self._first
+        self._cost += tick.tick_seconds
+        sums.tick_seconds_mean = self._cost / sums.ticks
+        sums.tick_seconds_max = max(sums.tick_seconds_max, tick.tick_seconds)
+        sums.refusals += sum(not step.ok for step in tick.applied)
+        sums.foreign_writes += len(tick.foreign)
         self._kinds.update(step.place.metric for step in tick.applied if step.ok)
         self._reasons.update(decision.reason for decision in tick.decisions)
-        if not self._measured and figures.node_cpu is not None:
-            self._measured, self._limits, self._would = True, None, None
-        self._limits = _widened(self._limits, figures.be_limit)
-        self._would = _widened(self._would, figures.would_limit)
-        self._before = figures
+        if not self._measured and now.node_cpu is not None:
+            self._measured = True
+            sums.be_limit_min = sums.be_limit_max = sums.would_limit_min = sums.would_limit_max = None
+        sums.be_limit_min, sums.be_limit_max = _widened(sums.be_limit_min, sums.be_limit_max, now.be_limit)
+        sums.would_limit_min, sums.would_limit_max = _widened(
+            sums.would_limit_min, sums.would_limit_max, now.would_limit
+        )
 
     def summary(self) -> Summary:
         """The numbers so far."""
-        low, high = self._limits or (None, None)
-        would_low, would_high = self._would or (None, None)
-        return Summary(
-            ticks=self.ticks,
-            seconds=self._last - self._first,
-            seconds_above_threshold=self._above,
-            seconds_well_above_threshold=self._well_above,
-            seconds_late=self._late,
-            prod_seconds_above_threshold=self._prod_above,
-            be_core_hours_allowed=self._allowed,
-            be_core_hours_used=self._used,
-            be_limit_min=low,
-            be_limit_max=high,
-            would_limit_min=would_low,
-            would_limit_max=would_high,
-            writes=self._kinds.total(),
-            writes_by_kind=dict(sorted(self._kinds.items())),
-            refusals=self._refusals,
-            foreign_writes=self._foreign,
-            decisions=dict(self._reasons.most_common()),
-            tick_seconds_mean=self._cost_sum / self.ticks if self.ticks else 0.0,
-            tick_seconds_max=self._cost_max,
-        )
-
-    def _add_time(self, before: Figures, now: Figures, seconds: float) -> None:
-        """Use is a mean over the time since the tick before; the limit of that time is the one set by that tick."""
-        self._above += seconds * present.above(now.node_cpu, now.threshold_milli)
-        well = present.well_above(now.node_cpu, now.threshold_milli)
-        self._well_above += seconds * well
-        self._late += seconds * (well and (before.be_limit or 0) > suppress.MIN_CPUS * 1000)
-        self._prod_above += seconds * present.above(now.prod_cpu, now.threshold_milli)
-        self._allowed += (before.be_limit or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
-        self._used += (now.be_cpu or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
+        kinds, reasons = dict(sorted(self._kinds.items())), dict(self._reasons.most_common())
+        return msgspec.structs.replace(self._sums, writes=self._kinds.total(), writes_by_kind=kinds, decisions=reasons)
 
 
-def _widened(known: tuple[int, int] | None, value: int | None) -> tuple[int, int] | None:
+def _widened(low: int | None, high: int | None, value: int | None) -> tuple[int | None, int | None]:
     """The smallest and the largest so far."""
     if value is None:
-        return known
-    low, high = known or (value, value)
-    return min(low, value), max(high, value)
+        return low, high
+    return min(value if low is None else low, value), max(value if high is None else high, value)

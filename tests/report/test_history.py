@@ -114,4 +114,4 @@ def test_a_problem_is_kept_once_with_the_time_it_was_first_seen() -> None:
     run, problem = History({}, {}), Problem("node/a", "f", "v", "why", "do")
     for second in range(3):
         run.add(tick_of(time=float(second), problems=(problem,)))
-    assert [event.time for event in run.problems.values()] == [0.0]
+    assert list(run.problems.values()) == [0.0]

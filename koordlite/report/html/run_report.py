@@ -165,8 +165,13 @@ def _writes(history: History, summary: Summary) -> Iterator[Markup]:
     kinds = page.table(("kind of file", "writes#"), summary.writes_by_kind.items(), empty="nothing was written")
     newest, clock = list(history.writes)[-MAX_EVENTS:][::-1], _clock(history)
     rows = [
-        (clock(e.time), page.code(str(e.step.place)), page.code(e.step.value), _outcome(e.step.ok, e.step.error))
-        for e in newest
+        (
+            clock(time),
+            page.code(str(step.place)),
+            page.code(step.value),
+            page.badge("ok", "good") if step.ok else page.join(page.badge("refused", "bad"), step.error),
+        )
+        for time, step in newest
     ]
     table = page.table(("when (UTC)", "where", "value", "outcome"), rows, stacked=True)
     yield page.details("writes by kind of file", kinds)
@@ -174,20 +179,16 @@ def _writes(history: History, summary: Summary) -> Iterator[Markup]:
         yield page.details(f"the newest {len(rows)} writes", table)
 
 
-def _outcome(ok: bool, error: str) -> Markup:
-    return page.badge("ok", "good") if ok else page.join(page.badge("refused", "bad"), error)
-
-
 def _problems_section(history: History) -> Markup | None:
     """Open where there is something wrong; else the tiles have said it."""
     clock = _clock(history)
     problems = [
-        (clock(e.time), e.problem.object, page.code(e.problem.field), e.problem.why, e.problem.do)
-        for e in history.problems.values()
+        (clock(time), problem.object, page.code(problem.field), problem.why, problem.do)
+        for problem, time in history.problems.items()
     ]
     foreign = [
-        (clock(e.time), page.code(str(e.write.place)), page.code(e.write.ours), page.code(e.write.found))
-        for e in history.foreign
+        (clock(time), page.code(str(write.place)), page.code(write.ours), page.code(write.found))
+        for time, write in history.foreign
     ]
     others = (el("h3", "Values changed by others"), page.table(("when (UTC)", "where", "ours", "found"), foreign))
     table = page.table(("since (UTC)", *node_parts.PROBLEM_HEADS), problems, empty="no problems", stacked=True)

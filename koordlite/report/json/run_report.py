@@ -63,9 +63,9 @@ def document(run: history.History) -> Object:
         "summary": fields(run.summary()),
         "ticks": [_row(row) for row in run.rows],
         "decisions": [event(each) for each in run.decisions],
-        "writes": [{"time": each.time, **fields(each.step)} for each in run.writes],
-        "foreign": [{"time": each.time, **fields(each.write)} for each in run.foreign],
-        "problems": [{"time": each.time, **fields(each.problem)} for each in run.problems.values()],
+        "writes": [{"time": time, **fields(step)} for time, step in run.writes],
+        "foreign": [{"time": time, **fields(write)} for time, write in run.foreign],
+        "problems": [{"time": time, **fields(problem)} for problem, time in run.problems.items()],
         "pods": pods.of(tick, run.decisions),
         "last": _machine(tick),
     }
