@@ -7,8 +7,8 @@ import argparse
 import collections
 import pathlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -143,36 +143,21 @@ def replay(args: argparse.Namespace) -> int:
         print(printable.lines(f"{record.path}: {span}"))
     if note:
         print(printable.lines(note), file=sys.stdout if args.output == "text" else sys.stderr)
-    title = f"koordlite replay of {record.path.name}"
-    forms: dict[str, Callable[[], Any]]
+    outcome: verify.Verification | compare.Comparison
     if other is None:
         with commandline.progress("deciding again"):
-            check = verify.check(record.moments(since=since))
-        code, forms = (
-            int(not check.same),
-            {
-                "json": lambda: json.check(check, record.problems),
-                "html": lambda: html.check(check, record.problems, title=title),
-                "text": lambda: text.check(check, record.problems),
-            },
-        )
+            outcome = verify.check(record.moments(since=since))
     else:
         with commandline.progress("deciding with other settings"):
-            compared = compare.compare(record.moments(since=since), other)
-        code, forms = (
-            0,
-            {
-                "json": lambda: json.comparison(compared, record.problems),
-                "html": lambda: html.comparison(compared, record.problems, title=title),
-                "text": lambda: text.comparison(compared, record.problems),
-            },
-        )
-    answer = forms[args.output]()
+            outcome = compare.compare(record.moments(since=since), other)
     if args.output == "json":
-        sys.stdout.buffer.write(encode(answer))
+        sys.stdout.buffer.write(encode(json.document(outcome, record.problems)))
+    elif args.output == "html":
+        title = f"koordlite replay of {record.path.name}"
+        print(printable.lines(html.document(outcome, record.problems, title=title)))
     else:
-        print(printable.lines(answer), end="\n" if args.output == "html" else "")
-    return code
+        print(printable.lines(text.text(outcome, record.problems)), end="")
+    return int(isinstance(outcome, verify.Verification) and not outcome.same)
 
 
 def _other(args: argparse.Namespace) -> Other | None:

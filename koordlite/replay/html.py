@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.replay import text
-from koordlite.replay.compare import Comparison, Point, Side
+from koordlite.replay.compare import Comparison, Point
 from koordlite.replay.verify import Verification
 from koordlite.report import present, units, view
 from koordlite.report.html import chart, node_parts, page
@@ -19,70 +19,62 @@ from koordlite.report.sentence import sentence
 MAX_TURNS = 200
 
 
-def comparison(found: Comparison, problems: Iterable[Problem] = (), *, title: str = "koordlite replay") -> str:
-    """The page of a comparison."""
-    points = thinned(found.points, MAX_POINTS)
+def document(
+    outcome: Verification | Comparison, problems: Iterable[Problem] = (), *, title: str = "koordlite replay"
+) -> str:
+    """The page of a check or a comparison."""
+    unread = [(p.object, p.field, p.why, p.do) for p in problems]
+    heads = ("file", "where", "what is wrong", "what to do")
+    not_read = page.section("Not read", page.table(heads, unread, stacked=True)) if unread else None
+    if isinstance(outcome, Verification):
+        lead = page.badge("as recorded", "good") if outcome.same else page.badge(f"{outcome.wrong} differ", "bad")
+        rows = [
+            (units.moment(m.wall), f"{m.strategy} {m.subject}", _decision(m.recorded), _decision(m.again))
+            for m in outcome.mismatches
+        ]
+        empty = "every decision is the same as recorded"
+        table = page.table(("when", "about", "recorded", "again"), rows, empty=empty, stacked=True)
+        tiles = page.tiles(page.tile("Rounds", outcome.rounds), page.tile("Decisions", outcome.decisions))
+        return page.page(title, tiles, page.section("Decisions", table), not_read, lead=lead)
+    points, words = thinned(outcome.points, MAX_POINTS), "The record is empty."
+    if points:
+        note = "" if outcome.limits_enforced else f". {text.ONLY_OBSERVED}"
+        first, last = points[0].recorded.time, points[-1].recorded.time
+        when = f"{outcome.rounds} rounds from {units.moment(first)} to {units.moment(last)}"
+        words = f"{when}, judged again with other settings{note}"
     return page.page(
         title,
-        _tiles(found),
+        _tiles(outcome),
         _timeline(points),
         _difference(points),
-        _sides(found),
-        _turns(found),
-        _unread(problems),
-        lead=_lead(found),
+        _sides(outcome),
+        _turns(outcome),
+        not_read,
+        lead=words,
         foot="Made by koordlite replay. Use is as recorded; limits are as they would have been.",
     )
 
 
-def check(found: Verification, problems: Iterable[Problem] = (), *, title: str = "koordlite replay") -> str:
-    """The page of a check."""
-    lead = page.badge("as recorded", "good") if found.same else page.badge(f"{found.wrong} differ", "bad")
-    rows = [
-        (units.moment(m.wall), f"{m.strategy} {m.subject}", _decision(m.recorded), _decision(m.again))
-        for m in found.mismatches
-    ]
-    heads = ("when", "about", "recorded", "again")
-    table = page.table(heads, rows, empty="every decision is the same as recorded", stacked=True)
-    tiles = page.tiles(page.tile("Rounds", found.rounds), page.tile("Decisions", found.decisions))
-    return page.page(title, tiles, page.section("Decisions", table), _unread(problems), lead=lead)
-
-
-def _lead(found: Comparison) -> str:
-    if not found.points:
-        return "The record is empty."
-    first, last = found.points[0].recorded.time, found.points[-1].recorded.time
-    note = "" if found.limits_enforced else f". {text.ONLY_OBSERVED}"
-    when = f"{found.rounds} rounds from {units.moment(first)} to {units.moment(last)}"
-    return f"{when}, judged again with other settings{note}"
-
-
-def _tiles(found: Comparison) -> Markup:
-    recorded, other = found.recorded, found.other
+def _tiles(outcome: Comparison) -> Markup:
+    recorded, other = outcome.recorded, outcome.other
     more = other.be_cpu_seconds_allowed - recorded.be_cpu_seconds_allowed
-    allowed = f"{text.seconds(recorded.be_cpu_seconds_allowed)} as recorded"
-    lost, gained = found.be_cpu_seconds_lost, found.be_cpu_seconds_gained
-    alone = f"LS alone {units.span(found.ls_seconds_above_threshold)}"
-    evictions, recorded_evictions = len(other.evictions), len(recorded.evictions)
-    was_above = f"{text.above(recorded)} as recorded; {alone}"
-    return page.tiles(
-        page.tile("BE allowed more" if more >= 0 else "BE allowed less", text.seconds(abs(more)), allowed),
-        page.tile(
-            "BE would have gained",
-            text.seconds(gained),
-            "at most, while it was limited",
-            tone="good" if gained > 0 else "",
+    lost, gained = outcome.be_cpu_seconds_lost, outcome.be_cpu_seconds_gained
+    alone = f"LS alone {units.span(outcome.ls_seconds_above_threshold)}"
+    evictions, before = len(other.evictions), len(recorded.evictions)
+    tiles = (
+        (
+            "BE allowed more" if more >= 0 else "BE allowed less",
+            text.seconds(abs(more)),
+            f"{text.seconds(recorded.be_cpu_seconds_allowed)} as recorded",
+            "",
         ),
-        page.tile("BE would have lost", text.seconds(lost), "not allowed any more", tone="bad" if lost > 0 else ""),
-        page.tile("Above the threshold", text.above(other), was_above),
-        page.tile("Writes", other.writes, f"{recorded.writes} as recorded"),
-        page.tile(
-            "Evictions",
-            evictions,
-            f"{recorded_evictions} as recorded",
-            tone="bad" if evictions > recorded_evictions else "",
-        ),
+        ("BE would have gained", text.seconds(gained), "at most, while it was limited", "good" if gained > 0 else ""),
+        ("BE would have lost", text.seconds(lost), "not allowed any more", "bad" if lost > 0 else ""),
+        ("Above the threshold", text.above(other), f"{text.above(recorded)} as recorded; {alone}", ""),
+        ("Writes", other.writes, f"{recorded.writes} as recorded", ""),
+        ("Evictions", evictions, f"{before} as recorded", "bad" if evictions > before else ""),
     )
+    return page.tiles(*(page.tile(label, value, note, tone=tone) for label, value, note, tone in tiles))
 
 
 def _timeline(points: Sequence[Point]) -> Markup:
@@ -108,13 +100,15 @@ def _timeline(points: Sequence[Point]) -> Markup:
 
 
 def _difference(points: Sequence[Point]) -> Markup:
-    gained = [_apart(point, 1) for point in points]
-    lost = [_apart(point, -1) for point in points]
+    apart = [
+        None if p.recorded.be_limit is None or p.other.be_limit is None else p.other.be_limit - p.recorded.be_limit
+        for p in points
+    ]
     drawing = chart.timeline(
         _times(points),
         [
-            Line("more for BE", "var(--good)", gained, step=True, area=True),
-            Line("less for BE", "var(--bad)", lost, step=True, area=True),
+            Line(f"{name} for BE", colour, [each and max(0, sign * each) for each in apart], step=True, area=True)
+            for name, colour, sign in (("more", "var(--good)", 1), ("less", "var(--bad)", -1))
         ],
         label="by how many cores the limit of best effort would have been higher or lower, over time",
         show_time=units.clock,
@@ -124,32 +118,28 @@ def _difference(points: Sequence[Point]) -> Markup:
     return page.section("By how much the limit differs", drawing, note="Cores over time.")
 
 
-def _apart(point: Point, sign: int) -> int | None:
-    was, would = point.recorded.be_limit, point.other.be_limit
-    return None if was is None or would is None else max(0, sign * (would - was))
-
-
-def _sides(found: Comparison) -> Markup:
+def _sides(outcome: Comparison) -> Markup:
+    recorded, other = outcome.recorded, outcome.other
     explained = {present.WELL: f"{present.WELL} ({present.WHY})"}
-    rows = [(explained.get(name, name), show(found.recorded), show(found.other)) for name, show in text.FACTS]
-    rows.append(("writes", _kinds(found.recorded), _kinds(found.other)))
-    mine, theirs = (", ".join(side.evictions) or "none" for side in (found.recorded, found.other))
-    rows.append(("evictions", mine, theirs))
-    reasons = dict.fromkeys((*found.recorded.reasons, *found.other.reasons))
-    counts = [(reason, found.recorded.reasons.get(reason, 0), found.other.reasons.get(reason, 0)) for reason in reasons]
+    rows = [(explained.get(name, name), show(recorded), show(other)) for name, show in text.FACTS]
+    kinds, evictions = ["writes"], ["evictions"]
+    for side in (recorded, other):
+        kinds.append(", ".join(f"{kind} {count}" for kind, count in side.writes_by_kind.items()) or "none")
+        evictions.append(", ".join(side.evictions) or "none")
+    reasons = dict.fromkeys((*recorded.reasons, *other.reasons))
+    counts = [(reason, recorded.reasons.get(reason, 0), other.reasons.get(reason, 0)) for reason in reasons]
     differing = [row for row in counts if row[1] != row[2]]
     table = page.table(("reason", "rounds, recorded#", "changed#"), differing, empty="the same reasons as often")
-    numbers = page.table(("", "recorded", "changed"), rows, stacked=True)
+    numbers = page.table(("", "recorded", "changed"), [*rows, kinds, evictions], stacked=True)
     return page.section("Both in numbers", numbers, el("h3", "Reasons"), table)
 
 
-def _turns(found: Comparison) -> Markup:
-    shown = found.turns[:MAX_TURNS]
+def _turns(outcome: Comparison) -> Markup:
     rows = [
         (units.moment(t.wall), page.join(t.subject, el("br"), t.strategy), _decision(t.recorded), _decision(t.other))
-        for t in shown
+        for t in outcome.turns[:MAX_TURNS]
     ]
-    note = f"When a subject's reason began or ceased to differ: {len(shown)} of {found.turns_seen}."
+    note = f"When a subject's reason began or ceased to differ: {len(rows)} of {outcome.turns_seen}."
     heads = ("when", "about", "recorded", "changed")
     table = page.table(heads, rows, empty="No subject was decided for a different reason.", stacked=True)
     return page.section("Decisions", table, note=note if rows else None)
@@ -160,17 +150,6 @@ def _decision(decision: Decision | None) -> Markup:
         return el("span", "nothing")
     verdict = page.badge(decision.verdict, view.VERDICT_TONES.get(decision.verdict, ""))
     return page.join(verdict, f" {decision.reason}: {sentence(decision)}", node_parts.numbers(decision))
-
-
-def _unread(problems: Iterable[Problem]) -> Markup | None:
-    rows = [(p.object, p.field, p.why, p.do) for p in problems]
-    if not rows:
-        return None
-    return page.section("Not read", page.table(("file", "where", "what is wrong", "what to do"), rows, stacked=True))
-
-
-def _kinds(side: Side) -> str:
-    return ", ".join(f"{kind} {count}" for kind, count in side.writes_by_kind.items()) or "none"
 
 
 def _times(points: Sequence[Point]) -> list[float]:

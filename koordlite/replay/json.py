@@ -12,51 +12,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
-from koordlite.replay.compare import Comparison
-from koordlite.replay.verify import Verification
+from koordlite.replay.compare import Comparison, Turn
+from koordlite.replay.verify import Mismatch, Verification
 from koordlite.report.json.run_report import Object, decided, fields
 from koordlite.report.present import Figures
 
 VERSION = 1
+_DRAWN = ("capacityMilli", "thresholdMilli", "nodeCpu", "prodCpu", "beCpu", "beLimit", "beBudget")
 
 
-def check(found: Verification, problems: Iterable[Problem] = ()) -> Object:
-    """A check as plain values."""
-    mismatches = [
-        {**fields(each), "recorded": _decision(each.recorded), "again": _decision(each.again)}
-        for each in found.mismatches
-    ]
-    head = {"version": VERSION, "kind": "koordlite-replay-check", **fields(found), "same": found.same}
-    return {**head, "mismatches": mismatches, "problems": [fields(problem) for problem in problems]}
+def document(outcome: Verification | Comparison, problems: Iterable[Problem] = ()) -> Object:
+    """A check or a comparison as plain values."""
+    if isinstance(outcome, Verification):
+        head = {"version": VERSION, "kind": "koordlite-replay-check", **fields(outcome), "same": outcome.same}
+        parts: Object = {"mismatches": [_pair(each, "recorded", "again") for each in outcome.mismatches]}
+    else:
+        head = {"version": VERSION, "kind": "koordlite-replay", **fields(outcome)}
+        parts = {
+            "recorded": fields(outcome.recorded),
+            "other": fields(outcome.other),
+            "points": [{"recorded": _figures(each.recorded), "other": _figures(each.other)} for each in outcome.points],
+            "turns": [_pair(turn, "recorded", "other") for turn in outcome.turns],
+        }
+    return {**head, **parts, "problems": [fields(problem) for problem in problems]}
 
 
-def comparison(found: Comparison, problems: Iterable[Problem] = ()) -> Object:
-    """A comparison as plain values."""
-    turns = [
-        {**fields(turn), "recorded": _decision(turn.recorded), "other": _decision(turn.other)} for turn in found.turns
-    ]
-    points = [{"recorded": _figures(point.recorded), "other": _figures(point.other)} for point in found.points]
-    return {
-        "version": VERSION,
-        "kind": "koordlite-replay",
-        **fields(found),
-        "recorded": fields(found.recorded),
-        "other": fields(found.other),
-        "points": points,
-        "turns": turns,
-        "problems": [fields(problem) for problem in problems],
-    }
-
-
-def _decision(decision: Decision | None) -> Object | None:
-    return None if decision is None else decided(decision)
+def _pair(both: Mismatch | Turn, *names: str) -> Object:
+    decisions = {name: getattr(both, name) for name in names}
+    return {**fields(both), **{name: each and decided(each) for name, each in decisions.items()}}
 
 
 def _figures(numbers: Figures) -> Object:
     every = fields(numbers)
     return {**{name: every[name] for name in _DRAWN}, "wall": numbers.time}
-
-
-_DRAWN = ("capacityMilli", "thresholdMilli", "nodeCpu", "prodCpu", "beCpu", "beLimit", "beBudget")

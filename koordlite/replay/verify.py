@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -19,43 +20,40 @@ class Judge:
     def __init__(self) -> None:
         self._answers = strategies.Answers()
 
-    def decisions(self, moment: RoundRecord) -> tuple[Decision, ...]:
-        """Decisions of an agent that sees `moment`, with the settings that are in it."""
-        if moment.new_groups:
-            return fast_path.about(self._about_new_groups(moment), moment.new_groups)
-        if moment.woken:
-            answers = (d for rule in strategies.limiting() for d in self._of(rule, moment.snapshot, moment))
-            return fast_path.allowed(answers)
-        return self._in_turn(strategies.discover(), lambda _: moment.snapshot, moment)
-
-    def _about_new_groups(self, moment: RoundRecord) -> tuple[Decision, ...]:
-        sight = fast_path.pictures(moment.snapshot, moment.new_groups)
-        enforced = [name for name, section in moment.settings.items() if section.mode == "enforce"]
-        asking = fast_path.new_group_rules(enforced)
-        return self._in_turn([rule for rule in strategies.discover() if rule.name in asking], sight, moment)
+    def decisions(self, record: RoundRecord) -> tuple[Decision, ...]:
+        """Decisions of an agent that sees the picture of `record`, with the settings that are in it."""
+        snapshot, settings = record.snapshot, record.settings
+        if record.new_groups:
+            pictures = fast_path.pictures(snapshot, record.new_groups)
+            names = fast_path.new_group_rules([name for name, section in settings.items() if section.mode == "enforce"])
+            rules = [rule for rule in strategies.discover() if rule.name in names]
+            return fast_path.about(self._in_turn(rules, pictures, record), record.new_groups)
+        if record.woken:
+            return fast_path.allowed(d for rule in strategies.limiting() for d in self._of(rule, snapshot, record))
+        return self._in_turn(strategies.discover(), lambda _: snapshot, record)
 
     def _in_turn(
-        self, rules: Iterable[Strategy], sight: Callable[[Strategy], Snapshot], moment: RoundRecord
+        self, rules: Iterable[Strategy], picture: Callable[[Strategy], Snapshot], record: RoundRecord
     ) -> tuple[Decision, ...]:
         decisions: tuple[Decision, ...] = ()
         for rule in rules:
-            asked = strategies.evictees_before(rule, decisions, moment.settings)
-            decisions += self._of(rule, sight(rule), moment, asked)
+            evictees = strategies.evictees_before(rule, decisions, record.settings)
+            decisions += self._of(rule, picture(rule), record, evictees)
         return decisions
 
     def _of(
-        self, rule: Strategy, snapshot: Snapshot, moment: RoundRecord, asked: frozenset[str] = frozenset()
+        self, rule: Strategy, snapshot: Snapshot, record: RoundRecord, evictees: frozenset[str] = frozenset()
     ) -> tuple[Decision, ...]:
         try:
-            return self._answers.of(rule, snapshot, moment.settings, asked)
+            return self._answers.of(rule, snapshot, record.settings, evictees)
         except Exception as error:  # noqa: BLE001 - the agent answers so as well, and goes on
             return (strategies.failed(rule, error),)
 
 
 def decided_again() -> Callable[[RoundRecord], RoundRecord]:
-    """Gives moments with the decisions that follow from their pictures: a mask changes the pictures."""
+    """Gives records with the decisions that follow from their pictures: a mask changes the pictures."""
     judge = Judge()
-    return lambda moment: msgspec.structs.replace(moment, decisions=judge.decisions(moment))
+    return lambda record: msgspec.structs.replace(record, decisions=judge.decisions(record))
 
 
 class Mismatch(msgspec.Struct, frozen=True):
@@ -90,31 +88,22 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         return self.wrong == 0
 
 
-def check(moments: Iterable[RoundRecord], *, keep: int = 20) -> Verification:
-    """Judge every moment with its own settings and compare; `keep` that many mismatches."""
-    judge, found = Judge(), list[Mismatch]()
+def check(records: Iterable[RoundRecord], *, keep: int = 20) -> Verification:
+    """Judge every round with its own settings and compare, decision by decision, in order: their order is part of the
+    answer. `keep` that many mismatches."""
+    judge, mismatches = Judge(), list[Mismatch]()
     rounds = decisions = wrong = 0
     first = last = None
-    for moment in moments:
-        again = judge.decisions(moment)
-        rounds, decisions, last = rounds + 1, decisions + len(moment.decisions), moment.wall
-        first = moment.wall if first is None else first
-        for mismatch in _mismatches(moment, again):
-            wrong += 1
-            if len(found) < keep:
-                found.append(mismatch)
+    for record in records:
+        again = judge.decisions(record)
+        rounds, decisions, last = rounds + 1, decisions + len(record.decisions), record.wall
+        first = record.wall if first is None else first
+        for recorded, now in itertools.zip_longest(record.decisions, again) if again != record.decisions else ():
+            named = recorded or now
+            if recorded != now:
+                wrong += 1
+                if wrong <= keep:
+                    mismatches.append(Mismatch(record.wall, named.strategy, named.subject, recorded, now))
     return Verification(
-        rounds=rounds, decisions=decisions, first=first, last=last, mismatches=tuple(found), wrong=wrong
+        rounds=rounds, decisions=decisions, first=first, last=last, mismatches=tuple(mismatches), wrong=wrong
     )
-
-
-def _mismatches(moment: RoundRecord, again: tuple[Decision, ...]) -> Iterator[Mismatch]:
-    """Decision by decision, in order; their order is part of the answer."""
-    if again == moment.decisions:
-        return
-    for number in range(max(len(again), len(moment.decisions))):
-        recorded = moment.decisions[number] if number < len(moment.decisions) else None
-        now = again[number] if number < len(again) else None
-        named = recorded or now
-        if recorded != now and named is not None:
-            yield Mismatch(moment.wall, named.strategy, named.subject, recorded, now)

@@ -133,4 +133,4 @@ def test_a_recorded_round_comes_out_the_same(tmp_path: Path) -> None:
     limits = [d.evidence["swap_bytes"] for d in decisions if d.reason == "SwapLimit"]
     assert limits == [GIB // 2, GIB // 2, GIB, 0]
     checked = verify.check(moments)
-    assert (checked.wrong, checked.rounds) == (0, 4), text.check(checked)
+    assert (checked.wrong, checked.rounds) == (0, 4), text.text(checked)

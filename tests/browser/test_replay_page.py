@@ -30,7 +30,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
             moments.append(agent.last_round)
             node.sandbox.advance(1.0)
     path: Path = folder / "replay.html"
-    path.write_text(html.comparison(compare.compare(moments, Other(threshold={"enable": False}))), encoding="utf-8")
+    path.write_text(html.document(compare.compare(moments, Other(threshold={"enable": False}))), encoding="utf-8")
     return path.as_uri()
 
 

@@ -37,9 +37,9 @@ def test_what_is_read_is_what_the_agent_had(eventful: Eventful) -> None:
 def test_every_decision_comes_out_as_recorded(eventful: Eventful) -> None:
     folder, moments = eventful
     found = verify.check(Record(folder).moments())
-    assert (found.wrong, found.rounds) == (0, len(moments)), text.check(found)
+    assert (found.wrong, found.rounds) == (0, len(moments)), text.text(found)
     assert found.decisions == sum(len(moment.decisions) for moment in moments)
-    assert "every decision is the same as recorded" in text.check(found)
+    assert "every decision is the same as recorded" in text.text(found)
 
 
 def test_a_limit_that_followed_what_services_waited_comes_out_as_recorded(guided: Eventful) -> None:
@@ -47,7 +47,7 @@ def test_a_limit_that_followed_what_services_waited_comes_out_as_recorded(guided
     reasons = {d.reason for moment in moments for d in moment.decisions if d.strategy == "cpuSuppress"}
     assert {"WaitCauseUnknown", "ServicesWait", "ServicesDoNotWait"} <= reasons
     found = verify.check(Record(folder).moments())
-    assert (found.wrong, found.rounds) == (0, len(moments)), text.check(found)
+    assert (found.wrong, found.rounds) == (0, len(moments)), text.text(found)
 
 
 def test_a_limit_that_followed_an_objective_comes_out_as_recorded(by_objective: Eventful) -> None:
@@ -57,7 +57,7 @@ def test_a_limit_that_followed_an_objective_comes_out_as_recorded(by_objective: 
     limits = [d.outcome.limit_milli for d in decisions if isinstance(d.outcome, CPULimit)]
     assert min(limits) < 0.8 * limits[-1], "best effort gave way, and has its CPU back"
     found = verify.check(Record(folder).moments())
-    assert (found.wrong, found.rounds) == (0, len(moments)), text.check(found)
+    assert (found.wrong, found.rounds) == (0, len(moments)), text.text(found)
 
 
 def test_a_decision_that_was_changed_is_found_and_named(eventful: Eventful) -> None:
@@ -72,7 +72,7 @@ def test_a_decision_that_was_changed_is_found_and_named(eventful: Eventful) -> N
     assert found.wrong == 2
     assert found.mismatches[0].recorded and found.mismatches[0].recorded.reason == "Otherwise"
     assert found.mismatches[1].recorded is None
-    assert first.reason in text.check(found)
+    assert first.reason in text.text(found)
 
 
 def test_a_strategy_that_failed_fails_again(eventful: Eventful, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,4 +90,4 @@ def test_a_strategy_that_failed_fails_again(eventful: Eventful, monkeypatch: pyt
 
 
 def test_an_empty_record_says_so() -> None:
-    assert text.check(verify.check([])) == "the record is empty\n"
+    assert text.text(verify.check([])) == "the record is empty\n"

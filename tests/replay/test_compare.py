@@ -56,7 +56,7 @@ def test_the_same_settings_write_the_same(record: Record) -> None:
     assert same.other.writes_by_kind == same.recorded.writes_by_kind
     assert {"Node", "NodeResourceTopology", "cpuset.cpus"} <= same.recorded.writes_by_kind.keys()
     assert same.limits_enforced
-    assert text.ONLY_OBSERVED not in text.comparison(same) + html.comparison(same)
+    assert text.ONLY_OBSERVED not in text.text(same) + html.document(same)
 
 
 def test_what_best_effort_would_have_used_is_a_range_where_it_was_held_down(record: Record) -> None:
@@ -67,7 +67,7 @@ def test_what_best_effort_would_have_used_is_a_range_where_it_was_held_down(reco
     assert more.other.be_cpu_seconds_budget > more.recorded.be_cpu_seconds_budget > 0
     less = found(record, Other(threshold={"cpu_suppress_threshold_percent": 30}))
     assert less.other.be_cpu_seconds_most == pytest.approx(less.be_cpu_seconds_used - less.be_cpu_seconds_lost)
-    for shown in (text.comparison(more), html.comparison(more)):
+    for shown in (text.text(more), html.document(more)):
         assert "BE used" in shown and "of its budget by the formula" in shown
 
 
@@ -82,9 +82,9 @@ def test_without_a_limit_best_effort_gets_no_more_than_stood_idle(record: Record
 def test_where_nothing_is_enforced_it_says_why_no_limit_moves(record: Record) -> None:
     observed = found(record, Other(modes={"cpuSuppress": "observe"}, threshold={"cpu_suppress_threshold_percent": 90}))
     assert not observed.limits_enforced
-    assert text.ONLY_OBSERVED in text.comparison(observed)
-    assert text.ONLY_OBSERVED in html.comparison(observed)
-    assert json.loads(encode(as_json.comparison(observed)))["limitsEnforced"] is False
+    assert text.ONLY_OBSERVED in text.text(observed)
+    assert text.ONLY_OBSERVED in html.document(observed)
+    assert json.loads(encode(as_json.document(observed)))["limitsEnforced"] is False
 
 
 @pytest.mark.parametrize("by", ["one field", "the ConfigMap"])
@@ -110,9 +110,9 @@ def test_time_above_the_threshold_by_a_cpu_or_more_is_told_apart(record: Record)
         "30 % is less than two CPUs"
     )
     assert low.other.seconds_well_above_threshold <= low.other.seconds_well_above_threshold_most
-    assert "  by a CPU or more" in text.comparison(low)
-    assert "by a CPU or more (less is rounding: limits are whole CPUs)" in html.comparison(low)
-    assert json.loads(encode(as_json.comparison(low)))["other"]["secondsWellAboveThreshold"] >= 0
+    assert "  by a CPU or more" in text.text(low)
+    assert "by a CPU or more (less is rounding: limits are whole CPUs)" in html.document(low)
+    assert json.loads(encode(as_json.document(low)))["other"]["secondsWellAboveThreshold"] >= 0
 
 
 def test_without_suppression_nothing_is_held_down(record: Record) -> None:
@@ -162,13 +162,13 @@ def test_a_long_record_is_thinned(record: Record, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_text_has_both_sides_and_what_lies_between(record: Record) -> None:
-    shown = text.comparison(found(record, Other(threshold={"cpu_suppress_threshold_percent": 90})))
+    shown = text.text(found(record, Other(threshold={"cpu_suppress_threshold_percent": 90})))
     for part in ("recorded", "changed", "BE was allowed", "gained", "LS alone was above", "evictions", "writes"):
         assert part in shown
 
 
 def test_the_json_has_every_number(record: Record) -> None:
-    document = json.loads(encode(as_json.comparison(found(record, Other(threshold={"enable": False})))))
+    document = json.loads(encode(as_json.document(found(record, Other(threshold={"enable": False})))))
     assert (document["version"], document["kind"]) == (1, "koordlite-replay")
     assert document["recorded"]["writes"] > 0
     assert document["points"][5]["other"]["beLimit"]
@@ -177,7 +177,7 @@ def test_the_json_has_every_number(record: Record) -> None:
 
 
 def test_the_page_draws_both_limits_and_escapes_names(record: Record) -> None:
-    page = html.comparison(found(record, Other(threshold={"enable": False})), title="a <b> c")
+    page = html.document(found(record, Other(threshold={"enable": False})), title="a <b> c")
     assert page.count("<svg") == 2
     assert "limit of BE, changed" in page
     assert "a &lt;b&gt; c" in page

@@ -38,7 +38,7 @@ def test_promises_are_recorded_and_judged_again(tmp_path: Path) -> None:
     assert read == moments
     assert read[-1].snapshot.crane.promises["uid-nginx"].policy == "exclusive"
     found = verify.check(read)
-    assert found.wrong == 0, text.check(found)
+    assert found.wrong == 0, text.text(found)
     path, head = tmp_path / "masked.record", Head(koordlite="test", node="node-a")
     assert store.masked(path, head, lambda: moments, decide=verify.decided_again()) == len(moments)
     masked = list(Record(path).moments())
