@@ -17,14 +17,7 @@ from koordlite.replay.what_if import Course, Other, landed
 from koordlite.report import present
 from koordlite.report.present import Figures
 
-
-def gauge(moment: RoundRecord, decisions: Sequence[Decision], done: Iterable[Change]) -> Figures:
-    """The figures of `moment`, after `decisions` and the changes `done`."""
-    snapshot, changes = moment.snapshot, list(done)
-    cpus = present.best_effort_cpus(snapshot, changes)
-    return present.figures(snapshot, decisions, changes, cpus, {}, time=moment.wall)
-
-
+Round = tuple[RoundRecord, Sequence[Decision], Sequence[Change]]
 MOST_POINTS = 2000
 MOST_TURNS = 400
 LONGEST_STEP_SECONDS = 60.0
@@ -76,22 +69,20 @@ class Side(msgspec.Struct, kw_only=True):
         for reason in {decision.reason for decision in decisions}:
             self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
-    def add_best_effort(self, before: Figures, seconds: float, *, least: int, most: int) -> None:
-        """Time in which what `before` left was in force, and best effort used between `least` and `most`."""
+    def add_time(self, before: Figures, now: Figures, seconds: float, least: int, most: int) -> None:
+        """Time in which what `before` left was in force, and best effort used between `least` and `most` in place of
+        what `now` says, by which the use of the node differs too."""
         self.be_cpu_seconds_allowed += (before.be_limit or 0) * seconds / 1000
         self.be_cpu_seconds_budget += max(0, before.be_budget or 0) * seconds / 1000
         self.be_cpu_seconds_least += least * seconds / 1000
         self.be_cpu_seconds_most += most * seconds / 1000
-
-    def add_above(self, now: Figures, seconds: float, least: int = 0, most: int = 0) -> None:
-        """Time in which the node used so much more, at least and at most, than `now` says."""
         if now.node_cpu is None:
             return
-        low, high = now.node_cpu + least, now.node_cpu + most
-        self.seconds_above_threshold += seconds * present.above(low, now.threshold_milli)
-        self.seconds_above_threshold_most += seconds * present.above(high, now.threshold_milli)
-        self.seconds_well_above_threshold += seconds * present.well_above(low, now.threshold_milli)
-        self.seconds_well_above_threshold_most += seconds * present.well_above(high, now.threshold_milli)
+        rest, threshold = now.node_cpu - (now.be_cpu or 0), now.threshold_milli
+        self.seconds_above_threshold += seconds * present.above(rest + least, threshold)
+        self.seconds_above_threshold_most += seconds * present.above(rest + most, threshold)
+        self.seconds_well_above_threshold += seconds * present.well_above(rest + least, threshold)
+        self.seconds_well_above_threshold_most += seconds * present.well_above(rest + most, threshold)
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -136,19 +127,18 @@ class Comparison(msgspec.Struct, kw_only=True):
     turns_seen: int = 0
 
 
-def compare(moments: Iterable[RoundRecord], other: Other) -> Comparison:
+def compare(records: Iterable[RoundRecord], other: Other) -> Comparison:
     """Go through a record once, on both courses."""
     judge, course, sums = Judge(), Course(other), _Sums()
-    for moment in moments:
-        shown = course.snapshot(moment)
-        decisions = judge.decisions(shown)
-        changes = course.carried_out(shown, decisions)
-        mine = landed(moment)
-        point = Point(gauge(moment, moment.decisions, mine), gauge(shown, decisions, changes))
-        sums.result.limits_enforced |= any(
-            shown.settings[rule.name].mode == "enforce" for rule in strategies.limiting()
+    for record in records:
+        replayed = course.snapshot(record)
+        decisions = judge.decisions(replayed)
+        sums.add(
+            (record, record.decisions, landed(record)), (replayed, decisions, course.carried_out(replayed, decisions))
         )
-        sums.add(point, changed=(mine, changes), decided=(moment.decisions, decisions))
+        sums.result.limits_enforced |= any(
+            replayed.settings[rule.name].mode == "enforce" for rule in strategies.limiting()
+        )
     for side in (sums.result.recorded, sums.result.other):
         side.writes_by_kind = dict(sorted(side.writes_by_kind.items()))
         side.reasons = dict(sorted(side.reasons.items(), key=lambda pair: -pair[1]))
@@ -162,30 +152,39 @@ class _Sums:
         self.result = Comparison()
         self._before: Point | None = None
         self._stride = 1
-        self._apart: dict[tuple[str, str], bool] = {}
+        self._apart: set[tuple[str, str]] = set()
         self._evicted: tuple[set[str], set[str]] = (set(), set())
 
-    def add(
-        self,
-        now: Point,
-        *,
-        changed: tuple[Iterable[Change], Iterable[Change]],
-        decided: tuple[Sequence[Decision], Sequence[Decision]],
-    ) -> None:
-        """One round; recorded first, then the other."""
+    def add(self, *sides: Round) -> None:
+        """One round, recorded and on the other course: its picture, the decisions, and the changes that were made."""
+        result = self.result
+        recorded, other = (
+            present.figures(
+                record.snapshot,
+                decisions,
+                changes,
+                present.best_effort_cpus(record.snapshot, changes),
+                {},
+                time=record.wall,
+            )
+            for record, decisions, changes in sides
+        )
+        now = Point(recorded, other)
         if self._before is not None:
             self._add_time(self._before, now)
         self._before = now
-        self.result.recorded.add(now.recorded, changed[0], decided[0], self._evicted[0])
-        self.result.other.add(now.other, changed[1], decided[1], self._evicted[1])
-        self._add_turns(now.recorded.time, *decided)
+        for side, figures, evicted, (_, decisions, changes) in zip(
+            (result.recorded, result.other), (recorded, other), self._evicted, sides, strict=True
+        ):
+            side.add(figures, changes, decisions, evicted)
+        self._add_turns(recorded.time, sides[0][1], sides[1][1])
         # Thinned to every second, fourth … round as the record grows.
-        if self.result.rounds % self._stride == 0:
-            self.result.points.append(now)
-        if len(self.result.points) > MOST_POINTS:
-            self.result.points = self.result.points[::2]
+        if result.rounds % self._stride == 0:
+            result.points.append(now)
+        if len(result.points) > MOST_POINTS:
+            result.points = result.points[::2]
             self._stride *= 2
-        self.result.rounds += 1
+        result.rounds += 1
 
     def _add_time(self, before: Point, now: Point) -> None:
         """Use is a mean since the round before; the limit of that time is the one that round left.
@@ -202,32 +201,26 @@ class _Sums:
         is_held_down = used * 100 >= was * HELD_DOWN_PERCENT
         gained = max(0, min(would, used + spare) - max(was, used)) if is_held_down else 0
         result = self.result
-        recorded, other = result.recorded, result.other
         result.seconds += seconds
         result.be_cpu_seconds_used += used * seconds / 1000
         result.be_cpu_seconds_lost += lost * seconds / 1000
         result.be_cpu_seconds_gained += gained * seconds / 1000
-        recorded.add_best_effort(before.recorded, seconds, least=used, most=used)
-        other.add_best_effort(before.other, seconds, least=used - lost, most=used - lost + gained)
-        recorded.add_above(now.recorded, seconds)
-        other.add_above(dataclasses.replace(now.other, node_cpu=now.recorded.node_cpu), seconds, -lost, gained - lost)
+        result.recorded.add_time(before.recorded, now.recorded, seconds, used, used)
+        moved = dataclasses.replace(now.other, be_cpu=used, node_cpu=now.recorded.node_cpu)
+        result.other.add_time(before.other, moved, seconds, used - lost, used - lost + gained)
         result.ls_seconds_above_threshold += seconds * present.above(
             now.recorded.prod_cpu, now.recorded.threshold_milli
         )
 
     def _add_turns(self, wall: float, recorded: Sequence[Decision], other: Sequence[Decision]) -> None:
-        if recorded == other:
-            mine, theirs = {}, {}
-        else:
-            mine, theirs = _by_subject(recorded), _by_subject(other)
-        for key in dict.fromkeys((*mine, *theirs, *self._apart)):
+        mine, theirs = ({}, {}) if recorded == other else (_by_subject(recorded), _by_subject(other))
+        for key in dict.fromkeys((*mine, *theirs, *sorted(self._apart))):
             apart = _essence(mine.get(key)) != _essence(theirs.get(key))
-            if apart != self._apart.get(key, False):
+            if apart != (key in self._apart):
+                self._apart ^= {key}
                 self.result.turns_seen += 1
                 if len(self.result.turns) < MOST_TURNS:
                     self.result.turns.append(Turn(wall, *key, mine.get(key), theirs.get(key)))
-            self._apart[key] = apart
-        self._apart = {key: True for key, apart in self._apart.items() if apart}
 
 
 def _by_subject(decisions: Iterable[Decision]) -> dict[tuple[str, str], Decision]:
