@@ -28,9 +28,9 @@ def explained(subject: str, text: str, tick: Tick, *, up: str) -> Strict:
     """An explanation as a page: a section for each part of its text; `up` leads to the front page."""
     parts = [part.strip("\n").splitlines() for part in text.split("\n\n") if part.strip()]
     sections = [
-        page.section(first.rstrip(":"), el("p", textwrap.dedent("\n".join(rest)), class_="words") if rest else None)
-        for first, *rest in parts
-        if rest or first != subject
+        page.section(head.rstrip(":"), el("p", textwrap.dedent("\n".join(lines)), class_="words") if lines else None)
+        for head, *lines in parts
+        if lines or head != subject
     ]
     lead = [el("a", view.node(tick), href=up or "."), f" · {units.moment(tick.wall)}"]
     return page.strict(page.page(f"explain {subject}", *sections, lead=lead, foot="Made by koordlite on the node."))
@@ -38,39 +38,49 @@ def explained(subject: str, text: str, tick: Tick, *, up: str) -> Strict:
 
 def document(tick: Tick | None, past: Remembered, *, links: Sequence[str], refresh: bool) -> str:
     """The page for `tick`; without one it says that none has ended yet."""
-    title = (tick.node if tick else "") or "koordlite"
-    every = REFRESH_SECONDS if refresh else None
     body = _body(tick, past) if tick else [page.section("No tick has ended yet", el("p", "Try again in a moment."))]
+    lead: list[Child] = []
+    if tick:
+        switch = page.refresh_link("?refresh=off" if refresh else "?", refresh)
+        lead = [node_parts.status_badge(tick), f"{view.because(tick)} {units.moment(tick.wall)} · ", switch]
+        # What must be seen without scrolling.
+        if tick.problems:
+            count = f"{len(tick.problems)} problem{'s' if len(tick.problems) > 1 else ''}"
+            lead += [" · ", el("a", count, href="#problems")]
+        for fact in view.paused(tick):
+            lead += [el("br"), f"Paused {fact.value}."]
+    items = [el("li", el("a", path, href=f".{path}")) for path in links]
     return page.page(
-        title,
+        (tick.node if tick else "") or "koordlite",
         *body,
-        _links(links),
-        lead=_lead(tick, refresh) if tick else None,
+        page.section("For programs", el("ul", items, class_="legend")),
+        lead=lead or None,
         foot="Made by koordlite on the node itself.",
-        refresh_seconds=every,
+        refresh_seconds=REFRESH_SECONDS if refresh else None,
         script=page.FILTER_SCRIPT,
     )
 
 
-def _lead(tick: Tick, refresh: bool) -> list[Child]:
-    switch = page.refresh_link("?refresh=off" if refresh else "?", refresh)
-    when = f"{view.because(tick)} {units.moment(tick.wall)} · "
-    return [node_parts.status_badge(tick), when, switch, *_warned(tick)]
-
-
-def _warned(tick: Tick) -> Iterator[Child]:
-    """Warnings that must be seen without scrolling: problems, and how long the agent is paused, and why."""
-    if tick.problems:
-        many = f"{len(tick.problems)} problem{'s' if len(tick.problems) > 1 else ''}"
-        yield from (" · ", el("a", many, href="#problems"))
-    for fact in view.paused(tick):
-        yield from (el("br"), f"Paused {fact.value}.")
-
-
 def _body(tick: Tick, past: Remembered) -> list[Markup]:
+    figures, rows = tick.figures, node_parts.measured(past.rows)
+    drawing = chart.timeline(
+        [row.time for row in rows],
+        node_parts.use_lines(rows),
+        label=node_parts.USE_LABEL,
+        show_time=lambda time: "now" if tick.time - time < 0.5 else f"−{units.clock(tick.time - time)}",
+        show=units.cores,
+        top=figures.capacity_milli or None,
+        height_px=220,
+        origin=tick.time,
+    )
     return [
-        _tiles(tick),
-        _chart(tick, past),
+        page.tiles(
+            page.tile("Node uses, cores", units.cores(figures.node_cpu), f"of {units.cores(figures.capacity_milli)}"),
+            page.tile("LS uses, cores", units.cores(figures.prod_cpu), view.threshold(tick)),
+            page.tile("BE uses, cores", units.cores(figures.be_cpu), view.be_limit(tick)),
+            node_parts.offer_tile(tick),
+        ),
+        page.section("CPU, the last minutes", drawing, note=node_parts.USE_NOTE),
         node_parts.pods_section(pods.of(tick, past.events), link="explain/pod/"),
         _machine(tick),
         _pressure(tick),
@@ -80,49 +90,17 @@ def _body(tick: Tick, past: Remembered) -> list[Markup]:
     ]
 
 
-def _tiles(tick: Tick) -> Markup:
-    figures = tick.figures
-    return page.tiles(
-        page.tile("Node uses, cores", units.cores(figures.node_cpu), f"of {units.cores(figures.capacity_milli)}"),
-        page.tile("LS uses, cores", units.cores(figures.prod_cpu), view.threshold(tick)),
-        page.tile("BE uses, cores", units.cores(figures.be_cpu), view.be_limit(tick)),
-        node_parts.offer_tile(tick),
-    )
-
-
-def _chart(tick: Tick, past: Remembered) -> Markup:
-    rows = node_parts.measured(past.rows)
-    drawing = chart.timeline(
-        [row.time for row in rows],
-        node_parts.use_lines(rows),
-        label=node_parts.USE_LABEL,
-        show_time=lambda time: _ago(tick.time - time),
-        show=units.cores,
-        top=tick.figures.capacity_milli or None,
-        height_px=220,
-        origin=tick.time,
-    )
-    return page.section("CPU, the last minutes", drawing, note=node_parts.USE_NOTE)
-
-
-def _ago(seconds: float) -> str:
-    return "now" if seconds < 0.5 else f"−{units.clock(seconds)}"
-
-
 def _machine(tick: Tick) -> Markup:
-    facts = node_parts.facts((*view.limits(tick), *view.inputs(tick)))
-    cells = node_parts.cpu_map(tick.cpus, link="explain/cpu/")
-    return page.section("CPUs, pools and cache", *cells, facts, *_distances(tick))
-
-
-def _distances(tick: Tick) -> Iterator[Markup]:
-    """Distances between NUMA nodes, where the machine has several and reports them."""
-    nodes = tick.snapshot.topology.nodes
-    known = {node.id: dict(node.distances) for node in nodes if node.distances}
-    if len(known) > 1:
-        rows = [(f"NUMA {here}", *(str(far.get(there, "–")) for there in known)) for here, far in known.items()]
-        heads = ("distance", *(f"to {there}#" for there in known))
-        yield page.details("distances between NUMA nodes", page.table(heads, rows))
+    """CPUs and facts; distances between NUMA nodes, where the machine has several and reports them."""
+    nodes = {node.id: dict(node.distances) for node in tick.snapshot.topology.nodes if node.distances}
+    rows = [(f"NUMA {here}", *(str(far.get(there, "–")) for there in nodes)) for here, far in nodes.items()]
+    table = page.table(("distance", *(f"to {there}#" for there in nodes)), rows)
+    return page.section(
+        "CPUs, pools and cache",
+        *node_parts.cpu_map(tick.cpus, link="explain/cpu/"),
+        node_parts.facts((*view.limits(tick), *view.inputs(tick))),
+        page.details("distances between NUMA nodes", table) if len(nodes) > 1 else None,
+    )
 
 
 def _pressure(tick: Tick) -> Markup:
@@ -148,9 +126,9 @@ def _decisions(events: Sequence[DecisionEvent]) -> Markup:
 def _strategies(tick: Tick) -> Iterator[Markup]:
     rows: list[tuple[Child, ...]] = []
     for name, mode in tick.modes.items():
-        found = [decision for decision in tick.decisions if decision.strategy == name]
-        lines = [el("div", headline(d)) for d in found[:3]]
-        more = el("div", f"and {len(found) - 3} more", class_="note") if len(found) > 3 else None
+        decisions = [decision for decision in tick.decisions if decision.strategy == name]
+        lines = [el("div", headline(decision)) for decision in decisions[:3]]
+        more = el("div", f"and {len(decisions) - 3} more", class_="note") if len(decisions) > 3 else None
         rows.append((el("a", name, href=f"explain/{name}", class_="word"), mode, [lines, more]))
     yield page.section("Strategies", page.table(("strategy", "mode", "at present"), rows, stacked=True))
 
@@ -166,8 +144,3 @@ def _trouble(tick: Tick, past: Remembered) -> Iterator[Markup]:
             for place in places
         ]
         yield page.section("Disputed files", page.table(("file", "what happened"), rows[:MAX_PLACES], stacked=True))
-
-
-def _links(paths: Sequence[str]) -> Markup:
-    items = [el("li", el("a", path, href=f".{path}")) for path in paths]
-    return page.section("For programs", el("ul", items, class_="legend"))

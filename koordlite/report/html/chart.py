@@ -19,6 +19,8 @@ _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 
 _MOST_TICKS = 6
 _MARKS = 120
 _MARK_WIDTH, _MARK_TOP, _MARK_HEIGHT = 3, -16, 10
+_MARK_WORDS = 8
+"""Decisions that one tooltip lists."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -62,10 +64,11 @@ def timeline(
     ceiling = top or nice_ceiling(max((v for line in lines for v in line.values if v is not None), default=1))
     scale = _Scale(times[0], max(times[-1] - times[0], 1e-9), ceiling)
     ticks = round_times(scale.start, scale.start + scale.span, origin)
+    marked = " marked" if marks else ""
     drawing = el(
         "svg",
-        [_grid_line(part) for part in _QUARTERS],
-        [_upright(scale.x(time)) for time in ticks],
+        [el("line", class_="grid", x1=0, x2=WIDTH, y1=HEIGHT * part, y2=HEIGHT * part) for part in _QUARTERS],
+        [el("line", class_="grid", x1=scale.x(time), x2=scale.x(time), y1=0, y2=HEIGHT) for time in ticks],
         [_path(line, times, scale) for line in lines],
         list(_bands(times, lines, scale, show_time, show)),
         list(_marks(marks, scale, show_time)),
@@ -74,15 +77,22 @@ def timeline(
         role="img",
         aria_label=label,
     )
-    axes = _axes(scale, ticks, show_time, show)
-    plot = el("div", drawing, axes, class_="chart marked" if marks else "chart", style=f"height:{height_px}px")
-    return el("figure", plot, legend(lines, marks=bool(marks)), style="margin:0")
-
-
-def legend(lines: Sequence[Line], *, marks: bool = False) -> Markup:
-    """Names of the lines with a sample of each."""
+    axis: list[Markup] = [
+        el("span", show(ceiling * part), class_="y", style=f"top:{100 * (1 - part):g}%") for part in _QUARTERS
+    ]
+    for time in ticks:
+        percent = round(100 * (time - scale.start) / scale.span, 2)
+        # Labels at the ends of the axis stay inside the drawing.
+        end = " first" if percent < 2 else " last" if percent > 97 else ""
+        axis.append(el("span", show_time(time), class_=f"x{end}", style=f"left:{percent:g}%"))
+    samples = [
+        el("li", el("span", class_=f"swatch{' dashed' * line.dashed}", style=f"border-color:{line.color}"), line.name)
+        for line in lines
+    ]
     mark = el("li", el("span", class_="tick"), "a decision changed") if marks else None
-    return el("ul", [el("li", _swatch(line), line.name) for line in lines], mark, class_="legend")
+    legend = el("ul", samples, mark, class_="legend")
+    plot = el("div", drawing, axis, class_=f"chart{marked}", style=f"height:{height_px}px")
+    return el("figure", plot, legend, style="margin:0")
 
 
 def round_times(start: float, end: float, origin: float = 0.0) -> list[float]:
@@ -113,31 +123,22 @@ class _Scale(msgspec.Struct, frozen=True):
         return round(HEIGHT * (1 - min(max(value / self.top, 0.0), 1.0)), 1)
 
 
-def _path(line: Line, times: Sequence[float], scale: _Scale) -> list[Markup]:
-    """The line, above its ground if it has one."""
-    drawn = "".join(_strokes(line, times, scale))
+def _path(line: Line, times: Sequence[float], scale: _Scale) -> Iterator[Markup]:
+    """The line, above its ground if it has one. A value that is unknown leaves a gap, and nothing is coloured there."""
+    points = zip(times, line.values, strict=True)
+    strokes: list[str] = []
+    for is_known, stretch in itertools.groupby(points, key=lambda point: point[1] is not None):
+        corners = [(scale.x(time), scale.y(value or 0)) for time, value in stretch] if is_known else []
+        strokes += (
+            f"M{x:g} {y:g}" if at == 0 else f"H{x:g}V{y:g}" if line.step else f"L{x:g} {y:g}"
+            for at, (x, y) in enumerate(corners)
+        )
+        if corners and line.area:
+            outline = " ".join(f"{x:g},{y:g}" for x, y in corners)
+            edge = f"{corners[-1][0]:g},{HEIGHT} {corners[0][0]:g},{HEIGHT}"
+            yield el("polygon", class_="area", fill=line.color, points=f"{outline} {edge}")
     dashes = "6 4" if line.dashed else None
-    stroke = el("path", class_="series", stroke=line.color, stroke_dasharray=dashes, d=drawn)
-    return [*_ground(line, times, scale), stroke]
-
-
-def _strokes(line: Line, times: Sequence[float], scale: _Scale) -> Iterator[str]:
-    """Path commands; a value that is unknown leaves a gap."""
-    pen_down = False
-    for time, value in zip(times, line.values, strict=True):
-        if value is not None:
-            x, y = scale.x(time), scale.y(value)
-            yield f"M{x:g} {y:g}" if not pen_down else f"H{x:g}V{y:g}" if line.step else f"L{x:g} {y:g}"
-        pen_down = value is not None
-
-
-def _ground(line: Line, times: Sequence[float], scale: _Scale) -> Iterator[Markup]:
-    """One outline for each stretch of known values: nothing is coloured where nothing is known."""
-    known = itertools.groupby(zip(times, line.values, strict=True), key=lambda point: point[1] is not None)
-    for stretch in (list(points) for is_known, points in known if is_known and line.area):
-        outline = " ".join(f"{scale.x(time):g},{scale.y(value or 0):g}" for time, value in stretch)
-        edge = f"{scale.x(stretch[-1][0]):g},{HEIGHT} {scale.x(stretch[0][0]):g},{HEIGHT}"
-        yield el("polygon", class_="area", fill=line.color, points=f"{outline} {edge}")
+    yield el("path", class_="series", stroke=line.color, stroke_dasharray=dashes, d="".join(strokes))
 
 
 def _bands(
@@ -150,12 +151,11 @@ def _bands(
     """Invisible upright strips that carry the tooltips."""
     stride = max(1, math.ceil(len(times) / _BANDS))
     edges = [scale.x(time) for time in times[::stride]] + [float(WIDTH)]
-    for index, left in enumerate(edges[:-1]):
-        at = index * stride
-        known = [f"{line.name} {show(value)}" for line in lines if (value := line.values[at]) is not None]
-        title = el("title", "\n".join([show_time(times[at]), *known]))
-        width = max(edges[index + 1] - left, 1.0)
-        yield el("rect", title, class_="band", x=left, y=0, width=round(width, 1), height=HEIGHT)
+    for at, (begin, end) in zip(range(0, len(times), stride), itertools.pairwise(edges), strict=True):
+        values = [f"{line.name} {show(value)}" for line in lines if (value := line.values[at]) is not None]
+        title = el("title", "\n".join([show_time(times[at]), *values]))
+        width = round(max(end - begin, 1.0), 1)
+        yield el("rect", title, class_="band", x=begin, y=0, width=width, height=HEIGHT)
 
 
 def _marks(marks: Sequence[Mark], scale: _Scale, show_time: Callable[[float], str]) -> Iterator[Markup]:
@@ -170,38 +170,3 @@ def _marks(marks: Sequence[Mark], scale: _Scale, show_time: Callable[[float], st
         place = {"x": round(piece * WIDTH / _MARKS - _MARK_WIDTH / 2, 1), "y": _MARK_TOP}
         title = el("title", "\n".join([*words, *more]))
         yield el("rect", title, class_="mark", width=_MARK_WIDTH, height=_MARK_HEIGHT, **place)
-
-
-_MARK_WORDS = 8
-"""Decisions that one tooltip lists."""
-
-
-def _axes(
-    scale: _Scale, ticks: Sequence[float], show_time: Callable[[float], str], show: Callable[[float], str]
-) -> list[Markup]:
-    heights = [
-        el("span", show(scale.top * part), class_="y", style=f"top:{100 * (1 - part):g}%")
-        for part in (0, 0.25, 0.5, 0.75, 1)
-    ]
-    parts = [(time, round(100 * (time - scale.start) / scale.span, 2)) for time in ticks]
-    moments = [el("span", show_time(time), class_=_end(part), style=f"left:{part:g}%") for time, part in parts]
-    return heights + moments
-
-
-def _end(percent: float) -> str:
-    """Labels at the ends of the axis stay inside the drawing."""
-    return "x first" if percent < 2 else "x last" if percent > 97 else "x"
-
-
-def _grid_line(part: float) -> Markup:
-    y = HEIGHT * part
-    return el("line", class_="grid", x1=0, x2=WIDTH, y1=y, y2=y)
-
-
-def _upright(x: float) -> Markup:
-    return el("line", class_="grid", x1=x, x2=x, y1=0, y2=HEIGHT)
-
-
-def _swatch(line: Line) -> Markup:
-    kind = "swatch dashed" if line.dashed else "swatch"
-    return el("span", class_=kind, style=f"border-color:{line.color}")

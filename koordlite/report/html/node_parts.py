@@ -64,20 +64,28 @@ def status_badge(tick: Tick) -> Markup:
     return page.badge(tick.status, view.STATUS_TONES.get(tick.status, ""))
 
 
-def facts(found: Iterable[view.Fact]) -> Markup:
+def facts(listed: Iterable[view.Fact]) -> Markup:
     """Labels with their values."""
-    return page.facts((fact.name, page.code(fact.value) if fact.is_code else fact.value) for fact in found)
+    return page.facts((fact.name, page.code(fact.value) if fact.is_code else fact.value) for fact in listed)
 
 
 def cpu_map(cells: Iterable[CPUCell], *, link: str = "") -> Iterator[Markup]:
     """A box for each CPU by NUMA node, then what the colours mean. With `link` each leads to that path and its id."""
     placed = sorted(cells, key=lambda cell: (cell.node, cell.cpu))
     for node, group in itertools.groupby(placed, key=lambda cell: cell.node):
+        boxes = []
+        for cell in group:
+            plain = "color:inherit;text-decoration:none"
+            number: Child = el("a", cell.cpu, href=f"{link}{cell.cpu}", style=plain) if link else cell.cpu
+            boxes.append(el("li", number, style=_ground(cell), title=f"CPU {cell.cpu}: {view.cpu(cell)}"))
         yield el("h3", f"NUMA node {node}")
-        yield el("ul", [_cpu(cell, link) for cell in group], class_="cpus")
+        yield el("ul", boxes, class_="cpus")
     kinds = {(cell.owner, cell.best_effort): cell for cell in placed}
-    if kinds:
-        yield el("ul", [_key(cell) for _, cell in sorted(kinds.items())], class_="legend", style="margin-bottom:16px")
+    samples = [
+        el("li", el("span", class_="box", style=_ground(cell)), view.cpu(cell)) for _, cell in sorted(kinds.items())
+    ]
+    if samples:
+        yield el("ul", samples, class_="legend", style="margin-bottom:16px")
 
 
 def decision_row(event: DecisionEvent) -> tuple[Child, ...]:
@@ -99,17 +107,6 @@ def numbers(decision: Decision) -> Markup | None:
     return page.details("numbers", page.facts(terms(decision))) if decision.evidence else None
 
 
-def _cpu(cell: CPUCell, link: str) -> Markup:
-    shown: Child = cell.cpu
-    if link:
-        shown = el("a", cell.cpu, href=f"{link}{cell.cpu}", style="color:inherit;text-decoration:none")
-    return el("li", shown, style=_ground(cell), title=f"CPU {cell.cpu}: {view.cpu(cell)}")
-
-
-def _key(cell: CPUCell) -> Markup:
-    return el("li", el("span", class_="box", style=_ground(cell)), view.cpu(cell))
-
-
 def _ground(cell: CPUCell) -> str:
     """The owner's colour; with a broad edge in best effort's where it may run there as well."""
     ground = f"background:var({_COLORS[cell.owner]})"
@@ -125,33 +122,26 @@ DECISION_LONGEST = 140
 
 
 def pods_section(
-    rows: Sequence[PodRow], *, link: str = "", shown: int = PODS_SHOWN, longest: int = DECISION_LONGEST
+    rows: Sequence[PodRow], *, link: str = "", first_rows: int = PODS_SHOWN, longest: int = DECISION_LONGEST
 ) -> Markup:
-    """`rows` as `pods.of` gives them. With `link` each name leads to that path and the name. The first `shown` are
-    open; of a decision `longest` characters are there."""
-    more = rows[shown:]
-    others = (
-        page.details(f"{len(more)} more pod{'s' if len(more) > 1 else ''}", _pods_table(more, link, longest))
-        if more
-        else None
-    )
-    note = "The busiest first. Pressure: the part of the last ten seconds in which some task of the pod waited."
-    return page.section("Pods", _pods_table(rows[:shown], link, longest), others, note=note if rows else None)
-
-
-def _pods_table(rows: Sequence[PodRow], link: str, longest: int) -> Markup:
+    """`rows` as `pods.of` gives them. With `link` each name leads to that path and the name. The first
+    `first_rows` are open; of a decision `longest` characters are there."""
     heads = [f"{column.title}{'#' if column.is_number else ''}" for column in pod_rows.COLUMNS]
-    return page.table(
-        heads, [_pod_cells(row, link, longest) for row in rows], empty="no pod runs here", stacked=True, labelled=True
+    cells = []
+    for row in rows:
+        values: dict[str, Child] = {column.key: column.show(row) for column in pod_rows.COLUMNS}
+        if link:
+            values["name"] = el("a", row.name, href=f"{link}{row.name}")
+        values["decided"] = textwrap.shorten(pod_rows.decided(row), longest, placeholder=" …")
+        cells.append([*values.values()])
+    first, more = (
+        page.table(heads, part, empty="no pod runs here", stacked=True, labelled=True)
+        for part in (cells[:first_rows], cells[first_rows:])
     )
-
-
-def _pod_cells(row: PodRow, link: str, longest: int) -> list[Child]:
-    shown: dict[str, Child] = {column.key: column.show(row) for column in pod_rows.COLUMNS}
-    if link:
-        shown["name"] = el("a", row.name, href=f"{link}{row.name}")
-    shown["decided"] = textwrap.shorten(pod_rows.decided(row), longest, placeholder=" …")
-    return list(shown.values())
+    count = len(rows) - first_rows
+    others = page.details(f"{count} more pod{'s' if count > 1 else ''}", more) if count > 0 else None
+    note = "The busiest first. Pressure: the part of the last ten seconds in which some task of the pod waited."
+    return page.section("Pods", first, others, note=note if rows else None)
 
 
 OF_ONE = 30
@@ -170,12 +160,8 @@ def about_limit(decision: Decision) -> bool:
 
 def marks(events: Iterable[DecisionEvent], concerns: Callable[[Decision], bool]) -> list[Mark]:
     """The decisions that are drawn on a chart."""
-    shown = (event for event in events if concerns(event.decision))
-    return [Mark(event.time, _shortened(headline(event.decision))) for event in shown]
-
-
-def _shortened(words: str) -> str:
-    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
+    drawn = ((event.time, headline(event.decision)) for event in events if concerns(event.decision))
+    return [Mark(time, words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…") for time, words in drawn]
 
 
 def section(history: History) -> Markup:
@@ -191,31 +177,19 @@ def section(history: History) -> Markup:
 
 def by_subject(events: Iterable[DecisionEvent]) -> Iterator[Markup | None]:
     """A filter, and a group to open for each subject, those first that changed most often. Needs `FILTER_SCRIPT`."""
-    found: dict[str, list[DecisionEvent]] = {}
+    subjects: dict[str, list[DecisionEvent]] = {}
     for event in events:
-        found.setdefault(event.decision.subject, []).append(event)
-    ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
-    groups = [_group(subject, those) for subject, those in ordered[:MAX_GROUPS]]
+        subjects.setdefault(event.decision.subject, []).append(event)
+    groups = []
+    for subject, changes in sorted(subjects.items(), key=lambda item: (-len(item[1]), item[0]))[:MAX_GROUPS]:
+        newest = changes[-OF_ONE:][::-1]
+        last = newest[0]
+        count = f"{len(changes)} changes, the last" if len(changes) > 1 else "once,"
+        listed = f"; the newest {len(newest)} are listed" if len(changes) > len(newest) else ""
+        note = f"{count} at {units.when(last.time, last.wall)}: {last.decision.verdict}, {last.decision.reason}{listed}"
+        rows = [(when, what, why) for when, _, what, why in map(decision_row, newest)]
+        groups.append(page.filter_group(subject, page.table(_HEADS, rows, stacked=True), note=note))
     yield page.filter_field("find in decisions")
     yield from groups[:AT_ONCE]
-    yield _others(groups)
-
-
-def _others(groups: Sequence[Markup]) -> Markup | None:
-    rest = groups[AT_ONCE:]
-    return page.filter_group(f"{len(rest)} more subjects", *rest, note="that changed less often") if rest else None
-
-
-def _group(subject: str, events: Sequence[DecisionEvent]) -> Markup:
-    shown = events[-OF_ONE:][::-1]
-    last = shown[0]
-    count = f"{len(events)} changes, the last" if len(events) > 1 else "once,"
-    left = f"; the newest {len(shown)} are listed" if len(events) > len(shown) else ""
-    words = f"{count} at {units.when(last.time, last.wall)}: {last.decision.verdict}, {last.decision.reason}{left}"
-    rows = [_row(event) for event in shown]
-    return page.filter_group(subject, page.table(_HEADS, rows, stacked=True), note=words)
-
-
-def _row(event: DecisionEvent) -> tuple[page.Child, ...]:
-    when, _, what, why = decision_row(event)
-    return when, what, why
+    more = groups[AT_ONCE:]
+    yield page.filter_group(f"{len(more)} more subjects", *more, note="that changed less often") if more else None

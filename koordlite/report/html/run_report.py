@@ -26,17 +26,29 @@ def document(history: History, *, title: str = "koordlite run") -> str:
     if tick is None:
         return page.page(title, page.section("Nothing happened", el("p", "The run ended before its first tick.")))
     rows = thinned(node_parts.measured(history.rows), MAX_POINTS)
+    cpu = chart.timeline(
+        [row.time for row in rows],
+        node_parts.use_lines(rows),
+        label=node_parts.USE_LABEL,
+        show_time=_clock(history),
+        show=units.cores,
+        top=tick.figures.capacity_milli or None,
+        height_px=300,
+        marks=node_parts.marks(history.decisions, node_parts.about_limit),
+    )
+    limits = page.details("limits, pools and cache", node_parts.facts(view.limits(tick)))
+    ran = f"{units.span(summary.seconds)} in {summary.ticks} ticks, ended {units.moment(tick.wall)}"
     return page.page(
         title,
         _tiles(tick, summary),
-        _cpu_section(rows, tick, history),
+        page.section("CPU", cpu, note=node_parts.USE_NOTE),
         _allocatable_section(rows, history),
         _problems_section(history),
-        node_parts.pods_section(pods.of(tick, history.decisions), shown=PODS_SHOWN, longest=70),
-        _machine_section(tick),
+        node_parts.pods_section(pods.of(tick, history.decisions), first_rows=PODS_SHOWN, longest=70),
+        page.section("CPUs and cache at the end", *node_parts.cpu_map(tick.cpus), limits),
         node_parts.section(history),
         _record_section(history, summary),
-        lead=_lead(tick, summary),
+        lead=[node_parts.status_badge(tick), page.join(f" node {tick.node or 'unknown'}, {ran}", view.because(tick))],
         foot="Made by koordlite. All numbers are also in the JSON report next to this page.",
         script=page.FILTER_SCRIPT,
     )
@@ -45,19 +57,14 @@ def document(history: History, *, title: str = "koordlite run") -> str:
 def thinned(rows: Sequence[T], limit: int) -> list[T]:
     """At most about `limit` rows, evenly chosen, always with the last."""
     stride = -(-len(rows) // limit) or 1
-    chosen = list(rows[::stride])
-    return chosen if not rows or chosen[-1] is rows[-1] else [*chosen, rows[-1]]
+    even = list(rows[::stride])
+    return even if not rows or even[-1] is rows[-1] else [*even, rows[-1]]
 
 
 def _clock(history: History) -> Callable[[float], str]:
     """A moment of the run as the page shows it: by the wall clock of its last tick."""
     tick = history.last or Tick(time=0.0)
     return lambda time: units.stamp(time, tick.wall and tick.wall - tick.time + time)
-
-
-def _lead(tick: Tick, summary: Summary) -> list[Markup]:
-    ran = f"{units.span(summary.seconds)} in {summary.ticks} ticks, ended {units.moment(tick.wall)}"
-    return [node_parts.status_badge(tick), page.join(f" node {tick.node or 'unknown'}, {ran}", view.because(tick))]
 
 
 def _tiles(tick: Tick, summary: Summary) -> Markup:
@@ -68,49 +75,33 @@ def _tiles(tick: Tick, summary: Summary) -> Markup:
         f"over {units.cores(threshold)} cores {present.WELL} for {units.span(well)} in all, the rest "
         f"with BE at the two CPUs it keeps; over it at all: {above} of {whole}; {present.WHY}"
     )
-    tone = "good" if summary.in_time else "bad"
+    kinds = [f"{kind} {count}" for kind, count in sorted(summary.writes_by_kind.items(), key=lambda i: (-i[1], i[0]))]
+    limit = units.cores_between(summary.be_limit_min, summary.be_limit_max)
+    of_limit = ("Limit of BE, cores", limit, f"of {units.cores(tick.figures.capacity_milli)}", "")
+    if summary.would_limit_min is not None:
+        would = units.cores_between(summary.would_limit_min, summary.would_limit_max)
+        of_limit = ("Would limit BE to, cores", would, f"nothing is limited yet: BE may use {limit}", "")
     used, allowed = f"{summary.be_core_hours_used:.2f}", f"{summary.be_core_hours_allowed:.2f} were allowed"
     mean, most = units.span(summary.tick_seconds_mean), f"{units.span(summary.tick_seconds_max)} at most"
-    others, refused = summary.foreign_writes, summary.refusals
-    return page.tiles(
-        page.tile("Given to BE, core hours", used, allowed),
-        page.tile("Over the threshold, BE not yet at its least", units.span(late), note, tone=tone),
-        _limit_tile(tick, summary),
-        node_parts.offer_tile(tick),
-        page.tile("Writes", summary.writes, _kinds(summary)),
-        page.tile("Refused", refused, "by the kernel or the API server", tone="bad" if refused else "good"),
-        page.tile("Changed by others", others, "values we set", tone="warn" if others else "good"),
-        page.tile("A tick costs", mean, most),
+    foreign, refused = summary.foreign_writes, summary.refusals
+    first, second, third, *others = (
+        page.tile(label, value, words, tone=tone)
+        for label, value, words, tone in (
+            ("Given to BE, core hours", used, allowed, ""),
+            (
+                "Over the threshold, BE not yet at its least",
+                units.span(late),
+                note,
+                "good" if summary.in_time else "bad",
+            ),
+            of_limit,
+            ("Writes", summary.writes, ", ".join(kinds[:3] + ["…"] * (len(kinds) > 3)) or "none", ""),
+            ("Refused", refused, "by the kernel or the API server", "bad" if refused else "good"),
+            ("Changed by others", foreign, "values we set", "warn" if foreign else "good"),
+            ("A tick costs", mean, most, ""),
+        )
     )
-
-
-def _limit_tile(tick: Tick, summary: Summary) -> Markup:
-    held = units.cores_between(summary.be_limit_min, summary.be_limit_max)
-    if summary.would_limit_min is None:
-        return page.tile("Limit of BE, cores", held, f"of {units.cores(tick.figures.capacity_milli)}")
-    would = units.cores_between(summary.would_limit_min, summary.would_limit_max)
-    return page.tile("Would limit BE to, cores", would, f"nothing is limited yet: BE may use {held}")
-
-
-def _kinds(summary: Summary) -> str:
-    """The three most frequent; all are in a table below."""
-    most = sorted(summary.writes_by_kind.items(), key=lambda item: (-item[1], item[0]))
-    shown = [f"{kind} {count}" for kind, count in most[:3]] + ["…"] * (len(most) > 3)
-    return ", ".join(shown) or "none"
-
-
-def _cpu_section(rows: Sequence[Figures], tick: Tick, history: History) -> Markup:
-    drawing = chart.timeline(
-        [row.time for row in rows],
-        node_parts.use_lines(rows),
-        label=node_parts.USE_LABEL,
-        show_time=_clock(history),
-        show=units.cores,
-        top=tick.figures.capacity_milli or None,
-        height_px=300,
-        marks=node_parts.marks(history.decisions, node_parts.about_limit),
-    )
-    return page.section("CPU", drawing, note=node_parts.USE_NOTE)
+    return page.tiles(first, second, third, node_parts.offer_tile(tick), *others)
 
 
 def _allocatable_section(rows: Sequence[Figures], history: History) -> Markup:
@@ -147,21 +138,8 @@ def _offer(rows: Sequence[Figures], lines: Sequence[Line], resource: str, histor
     )
 
 
-def _machine_section(tick: Tick) -> Markup:
-    cells = node_parts.cpu_map(tick.cpus)
-    limits = page.details("limits, pools and cache", node_parts.facts(view.limits(tick)))
-    return page.section("CPUs and cache at the end", *cells, limits)
-
-
 def _record_section(history: History, summary: Summary) -> Markup:
     """Details for few readers, to open."""
-    environment = page.details("environment", page.facts(history.environment.items()))
-    pairs = ((name, page.code(value)) for name, value in _flat(history.settings))
-    settings = page.details("settings", page.facts(pairs))
-    return page.section("For the record", *_writes(history, summary), environment, settings)
-
-
-def _writes(history: History, summary: Summary) -> Iterator[Markup]:
     kinds = page.table(("kind of file", "writes#"), summary.writes_by_kind.items(), empty="nothing was written")
     newest, clock = list(history.writes)[-MAX_EVENTS:][::-1], _clock(history)
     rows = [
@@ -174,9 +152,14 @@ def _writes(history: History, summary: Summary) -> Iterator[Markup]:
         for time, step in newest
     ]
     table = page.table(("when (UTC)", "where", "value", "outcome"), rows, stacked=True)
-    yield page.details("writes by kind of file", kinds)
-    if rows:
-        yield page.details(f"the newest {len(rows)} writes", table)
+    settings = page.facts((name, page.code(value)) for name, value in _flat(history.settings))
+    return page.section(
+        "For the record",
+        page.details("writes by kind of file", kinds),
+        page.details(f"the newest {len(rows)} writes", table) if rows else None,
+        page.details("environment", page.facts(history.environment.items())),
+        page.details("settings", settings),
+    )
 
 
 def _problems_section(history: History) -> Markup | None:
