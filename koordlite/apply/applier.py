@@ -6,7 +6,7 @@ from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import cast
 
-from koordlite.apply import inherited, kinds, unlisted, writer
+from koordlite.apply import inherited, kinds, unlisted
 from koordlite.apply.beginnings import Beginnings
 from koordlite.apply.evictions import Evictions
 from koordlite.apply.foreign import ForeignWriters, Troubles
@@ -16,7 +16,7 @@ from koordlite.changes import JOURNAL
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
 from koordlite.model.change import Change, Entry
-from koordlite.model.errors import JournalError
+from koordlite.model.errors import JournalError, kernel_words
 from koordlite.model.picture.groups import Original, RunState
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
@@ -262,7 +262,7 @@ def _noted(due: Sequence[Change], plan: Plan, work: Work) -> tuple[list[Entry], 
                 entries.append(entry)
                 work.noted.setdefault(entry.place, entry)
         except (OSError, ValueError) as error:
-            unread[change.place] = AppliedStep(change.place, change.describe(), False, writer.words(error))
+            unread[change.place] = AppliedStep(change.place, change.describe(), False, kernel_words(error))
     for kind, changes in kinds.by_kind(due).items():
         entries += kind.other_originals(changes, work)
     return entries, unread

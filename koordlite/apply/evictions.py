@@ -10,10 +10,9 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from koordlite.apply import writer
 from koordlite.changes.eviction import EvictPod
 from koordlite.formulas.eviction.evict_walk import LEAVING_SECONDS
-from koordlite.model.errors import EvictionRefused
+from koordlite.model.errors import EvictionRefused, kernel_words
 from koordlite.model.status import AppliedStep
 from koordlite.ports import Clock, Cluster
 
@@ -81,7 +80,7 @@ class Evictions:
                 error, self._silence = refused.why, _Silence()
                 self._back_off(pod.uid, error, time, refused.retry_after_seconds)
             except OSError as failed:
-                error = silent = writer.words(failed)
+                error = silent = kernel_words(failed)
                 # What is still being asked (EINPROGRESS) is left to the next round, which fetches the answer.
                 if failed.errno != errno.EINPROGRESS:
                     count = self._silence.count + 1

@@ -4,12 +4,11 @@ what they are without a machine is in `koordlite.changes`."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
-from koordlite.apply import writer
 from koordlite.apply.beginnings import Beginnings
 from koordlite.apply.evictions import Evictions
 from koordlite.apply.foreign import ForeignWriters
@@ -17,6 +16,7 @@ from koordlite.apply.inherited import ExclusiveCPUs, RecentSets
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
 from koordlite.model.change import Change, Entry
+from koordlite.model.errors import kernel_words
 from koordlite.model.picture.groups import Original
 from koordlite.model.place import Place, PlaceKind
 from koordlite.model.snapshot import Snapshot
@@ -25,6 +25,7 @@ from koordlite.ports import Cluster
 
 C = TypeVar("C", bound=Change)
 E = TypeVar("E", bound=Entry)
+GONE = "gone meanwhile"
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -99,7 +100,7 @@ class Kind(Generic[C, E]):
     def write(self, change: C, work: Work) -> AppliedStep:
         """Carry out one change in a round."""
         if self.needs_entry and change.place not in work.journal.by_place:
-            return AppliedStep(change.place, writer.GONE)
+            return AppliedStep(change.place, GONE)
         step = self.put(work.host, change)
         self.note(change, step, work)
         return step
@@ -111,8 +112,20 @@ class Kind(Generic[C, E]):
 
     def put(self, host: Host, change: C) -> AppliedStep:
         """Write a value, there or back."""
-        write, is_gone = functools.partial(self.set, host, change), functools.partial(self.is_gone, host, change)
-        return writer.attempt(host, change, write, is_gone)
+        return self.attempt(host, change, functools.partial(self.set, host, change))
+
+    def attempt(self, host: Host, change: C, write: Callable[[], str | None]) -> AppliedStep:
+        """Try one write. `write` says what it has written; None: the value of the change. An OSError or ValueError is a
+        refusal, but for what is gone: its limit went with it."""
+        started, ok, error = host.clock.monotonic(), True, ""
+        try:
+            value = write()
+        except (OSError, ValueError) as refused:
+            if isinstance(refused, OSError) and self.is_gone(host, change, refused):
+                return AppliedStep(change.place, GONE)
+            value, ok, error = None, False, kernel_words(refused)
+        seconds = host.clock.monotonic() - started
+        return AppliedStep(change.place, change.describe() if value is None else value, ok, error, seconds)
 
     def set(self, host: Host, change: C) -> str | None:
         """Write it and say what was written, where that is not the value; OSError or ValueError when it is refused."""

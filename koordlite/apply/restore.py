@@ -6,9 +6,9 @@ import contextlib
 import logging
 from collections.abc import Collection, Iterable, Sequence
 
-from koordlite.apply import kinds, writer
+from koordlite.apply import kinds
 from koordlite.apply.inherited import ExclusiveCPUs
-from koordlite.apply.kind import Undoing
+from koordlite.apply.kind import GONE, Undoing
 from koordlite.apply.kinds import AnyKind
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
@@ -100,5 +100,5 @@ def undo_list(host: Host, entries: Sequence[Entry], exclusive: Sequence[PodCPUs]
         present = None
         with contextlib.suppress(OSError):
             present = kinds.of_entry(entry).present(entry, host)
-        rows.append((str(entry.place), present or writer.GONE, values[entry.place]))
+        rows.append((str(entry.place), present or GONE, values[entry.place]))
     return rows

@@ -13,6 +13,7 @@ A refusal by the kernel stays an OSError, with the kernel's errno and, for resct
 from __future__ import annotations
 
 import dataclasses
+import errno
 from collections.abc import Iterable
 
 from koordlite.model import printable
@@ -56,6 +57,15 @@ def reason(error: BaseException) -> str:
     them has; in one line."""
     words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(str(words).split()) or type(error).__name__
+
+
+def kernel_words(error: OSError | ValueError) -> str:
+    """`EBUSY: Device or resource busy (/sys/fs/…)`: errno, the kernel's text and the file; or our own refusal."""
+    if not isinstance(error, OSError):
+        return str(error)
+    name = errno.errorcode.get(error.errno or 0, str(error.errno))
+    where = f" ({error.filename})" if error.filename else ""
+    return f"{name}: {error.strerror}{where}"
 
 
 def clipped(text: str, most: int) -> str:

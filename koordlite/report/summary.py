@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from koordlite.formulas.cpu import suppress
+from koordlite.formulas.cpu import be_limit
 from koordlite.report import present
 from koordlite.report.present import Figures
 from koordlite.report.tick import Tick
@@ -85,7 +85,7 @@ class Totals:
             well = present.well_above(now.node_cpu, now.threshold_milli)
             sums.seconds_above_threshold += seconds * present.above(now.node_cpu, now.threshold_milli)
             sums.seconds_well_above_threshold += seconds * well
-            sums.seconds_late += seconds * (well and limit > suppress.MIN_CPUS * 1000)
+            sums.seconds_late += seconds * (well and limit > be_limit.MIN_CPUS * 1000)
             sums.prod_seconds_above_threshold += seconds * present.above(now.prod_cpu, now.threshold_milli)
             sums.be_core_hours_allowed += limit * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
             sums.be_core_hours_used += (now.be_cpu or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR

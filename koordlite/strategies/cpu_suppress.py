@@ -15,7 +15,7 @@ from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import measured
 from koordlite.formulas.allocatable import allocatable
-from koordlite.formulas.cpu import contention, cpu_select, objective, pools, reaction, suppress
+from koordlite.formulas.cpu import be_limit, contention, objective, pools, reaction, suppress
 from koordlite.formulas.cpu.contention import Guidance, Guided, Service
 from koordlite.formulas.cpu.objective import Level
 from koordlite.model import cpuset
@@ -204,7 +204,7 @@ def surge_edge_milli(snapshot: NodeSnapshot, limit: CPULimit, *, band_percent: f
         return None
     if limit.owed_milli_seconds > capacity * MOST_OWED_SECONDS:
         return None
-    least = suppress.MIN_QUOTA_US * 1000 // suppress.PERIOD_US if limit.by_quota else suppress.MIN_CPUS * 1000
+    least = be_limit.MIN_QUOTA_US * 1000 // be_limit.PERIOD_US if limit.by_quota else be_limit.MIN_CPUS * 1000
     if others_milli is None or limit.limit_milli <= least:
         return None
     if not any(pod.is_best_effort for pod in snapshot.pods):
@@ -301,9 +301,9 @@ def _present_and_entitled(snapshot: NodeSnapshot, config: Config, followed_milli
         return 0, 0
     if _follows_by_quota(snapshot):
         cpus = target = len(_usable(root))
-        wanted_us = suppress.quota_target(budget_milli=followed_milli, current_us=UNLIMITED, capacity_milli=0)
+        wanted_us = be_limit.quota_target(budget_milli=followed_milli, current_us=UNLIMITED, capacity_milli=0)
     else:
-        cpus, target = len(_present_cpus(snapshot, config)), max(-(-followed_milli // 1000), suppress.MIN_CPUS)
+        cpus, target = len(_present_cpus(snapshot, config)), max(-(-followed_milli // 1000), be_limit.MIN_CPUS)
         target, wanted_us = min(target, len(_be_cpus(snapshot))), None
     present = measured.be_limit_milli(cpus=cpus, quota_us=quota_us, period_us=root.period_us)
     entitled_us = quota_us if wanted_us is None else wanted_us
@@ -319,7 +319,7 @@ def _follows_waits(snapshot: Snapshot) -> bool:
     """Tell whether the limit goes by what services wait: by the policy, or beside a set that cannot be any narrower. A
     quota there for the budget's sake would make services slower than no agent does."""
     policy = snapshot.slo.threshold.cpu_suppress_policy
-    return policy == "guided" or (policy != "cfsQuota" and 0 < len(_be_cpus(snapshot)) <= suppress.MIN_CPUS)
+    return policy == "guided" or (policy != "cfsQuota" and 0 < len(_be_cpus(snapshot)) <= be_limit.MIN_CPUS)
 
 
 def _remembering(
@@ -371,8 +371,8 @@ def _limit(
 def _by_cpuset(snapshot: Snapshot, config: Config, evidence: Evidence, budget: Budget) -> Decision:
     present = _present_cpus(snapshot, config)
     cpus = group_files.pod_cpus(snapshot)
-    target = cpu_select.be_cpuset(
-        count=suppress.cpu_target(
+    target = be_limit.be_cpuset(
+        count=be_limit.cpu_target(
             budget_milli=budget.limit_milli,
             present=len(present),
             cpus=len(cpus),
@@ -384,8 +384,8 @@ def _by_cpuset(snapshot: Snapshot, config: Config, evidence: Evidence, budget: B
         current=present,
     )
     evidence = {**evidence, "present_cpus": len(present), "target_cpus": len(target), "cpuset": str(target)}
-    if budget.limit_milli <= (suppress.MIN_CPUS - 1) * 1000:
-        evidence["least_cpus"] = suppress.MIN_CPUS
+    if budget.limit_milli <= (be_limit.MIN_CPUS - 1) * 1000:
+        evidence["least_cpus"] = be_limit.MIN_CPUS
     quota = snapshot.cgroups[snapshot.layout.besteffort].quota_us
     quota = UNLIMITED if quota is None else quota
     counts = (len(present), len(target))
@@ -401,7 +401,7 @@ def _least(snapshot: NodeSnapshot, evidence: Evidence, budget: Budget) -> Decisi
     evidence = {**evidence, "forbidden": str(_forbidden(snapshot)), "cpuset": str(_usable(root))}
     if root.quota_us is None:
         return Decision("besteffort", "skip", "NoQuotaFile", evidence)
-    least, count = suppress.MIN_QUOTA_US, len(_usable(root))
+    least, count = be_limit.MIN_QUOTA_US, len(_usable(root))
     limit = _limit(snapshot, budget, cpus=(count, count), quotas_us=(root.quota_us, least), by_quota=True)
     evidence["quota_us"] = least
     if root.quota_us == least:
@@ -423,7 +423,7 @@ def _owned(snapshot: Snapshot) -> CPUSet:
 
 def _be_cpus(snapshot: Snapshot) -> CPUSet:
     """CPUs of best effort when nothing limits it."""
-    return cpu_select.be_full_set(
+    return be_limit.be_full_set(
         cpus=group_files.pod_cpus(snapshot),
         reserved=snapshot.reserved.cpus,
         system_exclusive=snapshot.system_qos.exclusive_cpus,
@@ -492,7 +492,7 @@ def _by_quota(snapshot: NodeSnapshot, evidence: Evidence, budget: Budget, reason
     present = snapshot.cgroups[root].quota_us
     if present is None:
         return Decision("besteffort", "skip", "NoQuotaFile", evidence)
-    target = suppress.quota_target(
+    target = be_limit.quota_target(
         budget_milli=budget.limit_milli,
         current_us=present,
         capacity_milli=snapshot.node.capacity_milli,
@@ -501,7 +501,7 @@ def _by_quota(snapshot: NodeSnapshot, evidence: Evidence, budget: Budget, reason
     target = present if target is None else target
     cpus = len(_usable(snapshot.cgroups[root]))
     limit = _limit(snapshot, budget, cpus=(cpus, cpus), quotas_us=(present, target), by_quota=True)
-    if target == suppress.MIN_QUOTA_US:
+    if target == be_limit.MIN_QUOTA_US:
         evidence = {**evidence, "least_quota_us": target}
     if target == present:
         return Decision("besteffort", "hold", reason, {**evidence, "quota_us": present}, outcome=limit)
@@ -534,7 +534,7 @@ def _guided(
     group = snapshot.cgroups[root]
     quota_us = UNLIMITED if group.quota_us is None else group.quota_us
     present = measured.be_limit_milli(cpus=len(_usable(group)), quota_us=quota_us, period_us=group.period_us)
-    least_milli = suppress.MIN_QUOTA_US * 1000 // suppress.PERIOD_US
+    least_milli = be_limit.MIN_QUOTA_US * 1000 // be_limit.PERIOD_US
     # Best effort's part of the CPU time of everybody but each pod; 1 where that is not known.
     usage, parts = snapshot.usage, dict[str, float]()
     if usage.best_effort_cpu is not None and usage.others_milli is not None:

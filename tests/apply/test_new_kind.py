@@ -188,7 +188,7 @@ def test_every_kind_of_change_has_one_handler() -> None:
 def test_the_loops_know_no_kind() -> None:
     """The applier, restore and the rest ask kinds, and never which one it is."""
     room = Path(kinds.__file__).parent.parent
-    for name in ("applier", "restore", "foreign", "writer", "kind"):
+    for name in ("applier", "restore", "foreign", "kind"):
         text = (room / f"{name}.py").read_text()
         known = {each.__name__ for each in (*changes.classes(), *changes.entry_types())}
         assert [each for each in known if each in text] == [], name

@@ -9,7 +9,8 @@ import pytest
 from emulated import Emulated
 
 from koordlite import plan
-from koordlite.apply import Applier, restore, writer
+from koordlite.apply import Applier, restore
+from koordlite.apply.kind import GONE
 from koordlite.apply.kinds import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cgroup_fields import CgroupField
@@ -121,4 +122,4 @@ def test_a_file_this_kernel_has_not_is_neither_written_nor_noted(bench: Bench) -
 def test_a_group_that_is_there_but_lacks_the_file_is_no_group_that_went(bench: Bench) -> None:
     step = cgroup.KIND.put(bench.host, CgroupChange(BE, "memory.wmark_ratio", 5))
     assert (step.ok, step.error.partition(":")[0]) == (False, "ENOENT")
-    assert cgroup.KIND.put(bench.host, CgroupChange(f"{BE}/gone", "cpu.shares", 5)).value == writer.GONE
+    assert cgroup.KIND.put(bench.host, CgroupChange(f"{BE}/gone", "cpu.shares", 5)).value == GONE

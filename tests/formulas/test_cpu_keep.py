@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.formulas.cpu import cpu_select
+from koordlite.formulas.cpu import be_limit
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.topology import CPU
 
@@ -30,14 +30,14 @@ from koordlite.model.topology import CPU
 )
 def test_two_nodes_of_two_cores(machine, count: int, held: str, chosen: str) -> None:
     cpus = machine(sockets=2, cores_per_node=2)
-    found = cpu_select.be_cpuset(count=count, cpus=cpus, lsr=EMPTY, forbidden=EMPTY, current=CPUSet.parse(held))
+    found = be_limit.be_cpuset(count=count, cpus=cpus, lsr=EMPTY, forbidden=EMPTY, current=CPUSet.parse(held))
     assert found == CPUSet.parse(chosen)
 
 
 def test_the_share_of_pinned_cpus_is_kept_too(machine) -> None:
     cpus = machine(sockets=2, cores_per_node=2)
     held, lsr = CPUSet.parse("2,5,6"), CPUSet.parse("1,5")
-    assert cpu_select.be_cpuset(count=4, cpus=cpus, lsr=lsr, forbidden=EMPTY, current=held) == CPUSet.parse("0,2,5-6")
+    assert be_limit.be_cpuset(count=4, cpus=cpus, lsr=lsr, forbidden=EMPTY, current=held) == CPUSet.parse("0,2,5-6")
 
 
 def shapes(cpus: list[CPU], chosen: CPUSet) -> collections.Counter[tuple[object, ...]]:
@@ -69,8 +69,8 @@ def pools(draw: st.DrawFn) -> list[CPU]:
 def test_nobody_could_keep_more(cpus: list[CPU], count: int, held: CPUSet) -> None:
     """Every set of that size is tried."""
     count = min(count, len(cpus))
-    picked = CPUSet(cpu_select.spread(count, cpus))
-    chosen = cpu_select.be_cpuset(count=count, cpus=cpus, lsr=EMPTY, forbidden=EMPTY, current=held)
+    picked = CPUSet(be_limit.spread(count, cpus))
+    chosen = be_limit.be_cpuset(count=count, cpus=cpus, lsr=EMPTY, forbidden=EMPTY, current=held)
     assert shapes(cpus, chosen) == shapes(cpus, picked), "it is spread as the rule asks"
     every = (CPUSet(ids) for ids in itertools.combinations([cpu.id for cpu in cpus], count))
     allowed = [ids for ids in every if shapes(cpus, ids) == shapes(cpus, picked)]
@@ -79,13 +79,13 @@ def test_nobody_could_keep_more(cpus: list[CPU], count: int, held: CPUSet) -> No
 
 @given(cpus=pools(), count=st.integers(0, 8), held=st.sets(st.integers(0, 8)).map(CPUSet))
 def test_what_was_chosen_stays_chosen(cpus: list[CPU], count: int, held: CPUSet) -> None:
-    first = cpu_select.be_cpuset(count=count, cpus=cpus, lsr=EMPTY, forbidden=EMPTY, current=held)
-    assert cpu_select.be_cpuset(count=count, cpus=cpus, lsr=EMPTY, forbidden=EMPTY, current=first) == first
+    first = be_limit.be_cpuset(count=count, cpus=cpus, lsr=EMPTY, forbidden=EMPTY, current=held)
+    assert be_limit.be_cpuset(count=count, cpus=cpus, lsr=EMPTY, forbidden=EMPTY, current=first) == first
 
 
 def test_a_large_machine_costs_no_more_than_a_tick() -> None:
     """256 CPUs on 8 NUMA nodes, all of them held, half of them wanted: the tables stay small."""
     cpus = [CPU(id=i, core=i % 128, socket=i % 128 // 64, node=i % 128 // 16) for i in range(256)]
     held = CPUSet(range(256))
-    found = cpu_select.be_cpuset(count=129, cpus=cpus, lsr=EMPTY, forbidden=EMPTY, current=held)
+    found = be_limit.be_cpuset(count=129, cpus=cpus, lsr=EMPTY, forbidden=EMPTY, current=held)
     assert len(found) == 129

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.formulas.cpu import suppress
+from koordlite.formulas.cpu import be_limit, suppress
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from koordlite.formulas.cpu import suppress
     ],
 )
 def test_cpu_target_of_32_cpus(budget: int, present: int, target: int) -> None:
-    assert suppress.cpu_target(budget_milli=budget, present=present, cpus=32) == target
+    assert be_limit.cpu_target(budget_milli=budget, present=present, cpus=32) == target
 
 
 MILLI = st.integers(0, 512_000)
@@ -36,9 +36,9 @@ def test_budget_never_exceeds_capacity(capacity: int, percent: int, prod: int, h
 @given(budget=st.integers(-512_000, 512_000), current=st.integers(-1, 51_200_000), capacity=st.integers(1, 512_000))
 def test_quota_reaches_its_target_and_stays(budget: int, current: int, capacity: int) -> None:
     """Steady input ends in silence, within the band of the target."""
-    wanted = max(budget * 100, suppress.MIN_QUOTA_US)
+    wanted = max(budget * 100, be_limit.MIN_QUOTA_US)
     for _ in range(5200):
-        following = suppress.quota_target(budget_milli=budget, current_us=current, capacity_milli=capacity)
+        following = be_limit.quota_target(budget_milli=budget, current_us=current, capacity_milli=capacity)
         if following is None:
             break
         current = following
@@ -49,7 +49,7 @@ def test_quota_reaches_its_target_and_stays(budget: int, current: int, capacity:
 
 @given(budget=st.integers(-10_000, 600_000), present=st.integers(0, 512), cpus=st.integers(1, 512))
 def test_cpu_target_shrinks_at_once_and_grows_by_steps(budget: int, present: int, cpus: int) -> None:
-    target = suppress.cpu_target(budget_milli=budget, present=present, cpus=cpus)
+    target = be_limit.cpu_target(budget_milli=budget, present=present, cpus=cpus)
     assert target <= max(present, 0) + cpus // 10 + 1
     assert target >= min(2, present + 1)
 

@@ -11,9 +11,9 @@ from typing import cast
 import msgspec
 
 from koordlite import plan
-from koordlite.apply import inherited, writer
+from koordlite.apply import inherited
 from koordlite.apply.inherited import ExclusiveCPUs
-from koordlite.apply.kind import Kind, Undoing, Work
+from koordlite.apply.kind import GONE, Kind, Undoing, Work
 from koordlite.changes.cgroup import FIELDS, PLACE, UNLIMITED, CgroupChange
 from koordlite.host import sysfs
 from koordlite.host.bundle import Host
@@ -22,6 +22,7 @@ from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import FileEntry
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.errors import kernel_words
 from koordlite.model.picture.groups import Cgroup, Original
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
@@ -70,7 +71,7 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
 
     def note(self, change: CgroupChange, step: AppliedStep, work: Work) -> None:
         """Take what the kernel makes of the value as ours from then on."""
-        if step.value == writer.GONE:
+        if step.value == GONE:
             work.foreign.forget(change.place)
         elif step.ok:
             work.recent_sets.wrote(change)
@@ -174,7 +175,7 @@ def _undo(host: Host, entries: Sequence[FileEntry], exclusive: ExclusiveCPUs) ->
         try:
             changes.append(less.get(entry.place) or _change(host, entry))
         except ValueError as error:
-            unread[entry.group] = writer.words(error)
+            unread[entry.group] = kernel_words(error)
             continue
         if entry.field == inherited.FIELD:
             sets[entry.group] = entry
@@ -195,7 +196,7 @@ def _undo(host: Host, entries: Sequence[FileEntry], exclusive: ExclusiveCPUs) ->
         if place not in final and entry.group in unread:
             done.append(AppliedStep(place, entry.describe(), False, unread[entry.group]))
         elif place not in final:
-            done.append(AppliedStep(place, "already so" if entry.group in present else writer.GONE))
+            done.append(AppliedStep(place, "already so" if entry.group in present else GONE))
     return done
 
 
@@ -233,11 +234,11 @@ def _final(host: Host, entry: FileEntry) -> AppliedStep:
             # CPUs, those of its parent, also when some go offline or come back.
             change = _change(host, entry)
             write = functools.partial(_write_everything, host, entry.group, entry.field)
-            step = writer.attempt(host, change, write, functools.partial(KIND.is_gone, host, change))
+            step = KIND.attempt(host, change, write)
             return msgspec.structs.replace(step, value=f"{step.value} (inherits; the kernel takes no empty set here)")
         if vanished(error):
-            return AppliedStep(entry.place, writer.GONE)
-        return AppliedStep(entry.place, entry.describe(), False, writer.words(error))
+            return AppliedStep(entry.place, GONE)
+        return AppliedStep(entry.place, entry.describe(), False, kernel_words(error))
     return AppliedStep(entry.place, entry.describe())
 
 
@@ -276,5 +277,5 @@ def _states(host: Host, entries: Iterable[FileEntry]) -> tuple[dict[str, Cgroup]
             present[group] = host.cgroups.state(group, NUMBERS.keys() & set(named))
         except (OSError, ValueError) as error:
             if not isinstance(error, OSError) or not vanished(error):
-                unread[group] = writer.words(error)
+                unread[group] = kernel_words(error)
     return present, unread

@@ -6,11 +6,11 @@ import contextlib
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from koordlite.apply import writer
 from koordlite.apply.kind import Kind, Undoing, Work
 from koordlite.changes.core_cookie import COOKIE, CookieEntry, CoreCookieChange, cookie_of
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
+from koordlite.model.errors import kernel_words
 from koordlite.model.picture.groups import NO_COOKIE, Original
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
@@ -43,6 +43,10 @@ class CoreCookie(Kind[CoreCookieChange, CookieEntry]):
         while several := tuple(itertools.islice(names, _AT_ONCE)):
             yield from _hand_out({name: by_group[name] for name in several}, work)
 
+    def is_gone(self, host: Host, change: CoreCookieChange, error: OSError) -> bool:
+        """With its group."""
+        return vanished(error)
+
     def value_before(self, entry: CookieEntry, host: Host) -> Original | None:
         """The number of the cookie."""
         return Original(cookie_of(entry.place), entry.strategy)
@@ -60,7 +64,7 @@ class CoreCookie(Kind[CoreCookieChange, CookieEntry]):
             refused = dict.fromkeys((cookie_of(entry.place) for entry in entries), error)
         for entry in entries:
             refusal = refused.get(cookie_of(entry.place))
-            yield AppliedStep(entry.place, entry.describe(), refusal is None, writer.words(refusal) if refusal else "")
+            yield AppliedStep(entry.place, entry.describe(), refusal is None, kernel_words(refusal) if refusal else "")
 
 
 def _hand_out(by_group: Mapping[str, Sequence[CoreCookieChange]], work: Work) -> Iterator[AppliedStep]:
@@ -70,7 +74,7 @@ def _hand_out(by_group: Mapping[str, Sequence[CoreCookieChange]], work: Work) ->
             try:
                 carried[name] = _cookie(changes, work, helpers)
             except OSError as error:
-                words = writer.words(error)
+                words = kernel_words(error)
                 yield from (AppliedStep(each.place, each.describe(), False, words) for each in changes)
         _note({name: cookie for name, (cookie, _) in carried.items()}, work)
         for name, (cookie, helper) in carried.items():
@@ -94,7 +98,7 @@ def _put(work: Work, change: CoreCookieChange, cookie: int, helper: CookieHelper
     def give() -> str:
         return f"{change.describe()}: {work.host.cookies.give(change.group, cookie, helper, instead_of=ours)} processes"
 
-    return writer.attempt(work.host, change, give, vanished)
+    return KIND.attempt(work.host, change, give)
 
 
 def _take_away(changes: Sequence[CoreCookieChange], work: Work) -> Iterator[AppliedStep]:
@@ -103,7 +107,7 @@ def _take_away(changes: Sequence[CoreCookieChange], work: Work) -> Iterator[Appl
         with work.host.cookies.helper() as helper:
             steps = [_put(work, change, NO_COOKIE, helper) for change in changes]
     except OSError as error:
-        words = writer.words(error)
+        words = kernel_words(error)
         steps = [AppliedStep(change.place, change.describe(), False, words) for change in changes]
     groups = {change.group for change, step in zip(changes, steps, strict=True) if step.ok}
     work.journal.forget(_unused(work, groups, ()))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Never
 
-from koordlite.apply import writer
 from koordlite.apply.kind import C, E, Kind, Undoing, Work
 from koordlite.changes import published
 from koordlite.changes.published import NodeAnnotation, NodeCondition, NodeResource, ZoneAmount
 from koordlite.model.change import Change, ClusterChange
-from koordlite.model.errors import InputError
+from koordlite.model.errors import InputError, kernel_words
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
 from koordlite.ports import Cluster
@@ -102,7 +101,7 @@ def _publish(cluster: Cluster, changes: Sequence[Change]) -> str:
     try:
         cluster.publish([change for change in changes if isinstance(change, ClusterChange)])
     except OSError as refused:
-        return writer.words(refused)
+        return kernel_words(refused)
     except InputError as refused:
         return str(refused)
     return ""

@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from typing import Never
 
-from koordlite.apply import writer
-from koordlite.apply.kind import C, E, Kind, Undoing, Work
+from koordlite.apply.kind import GONE, C, E, Kind, Undoing, Work
 from koordlite.changes import resctrl
 from koordlite.changes.resctrl import (
     GroupEntry,
@@ -26,7 +25,7 @@ from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import FileEntry
 from koordlite.model.change import Entry
-from koordlite.model.errors import JournalError, KoordliteError
+from koordlite.model.errors import JournalError, KoordliteError, kernel_words
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
@@ -241,7 +240,7 @@ def undo_all(host: Host, entries: Sequence[Entry]) -> list[AppliedStep]:
         unnoted = dict(_kin(host, moved, {entry.group for entry in groups}))
     except OSError as error:
         return [
-            AppliedStep(e.place, "as found", False, writer.words(error)) for e in entries if e.place.kind.is_resctrl
+            AppliedStep(e.place, "as found", False, kernel_words(error)) for e in entries if e.place.kind.is_resctrl
         ]
     ours = {entry.into for entry in moved} | {entry.group for entry in groups}
     return [
@@ -293,7 +292,7 @@ def _unmounted(host: Host, entry: MountEntry, groups: Iterable[GroupEntry]) -> A
     try:
         present = {*host.resctrl.group_names(), *host.resctrl.mon_group_names(ROOT)}
     except OSError as error:
-        return AppliedStep(entry.place, "unmounted", False, writer.words(error))
+        return AppliedStep(entry.place, "unmounted", False, kernel_words(error))
     foreign = sorted(present - {group.group for group in groups})
     if foreign:
         return AppliedStep(entry.place, f"stays, groups of others are in it: {', '.join(foreign)}")
@@ -301,7 +300,7 @@ def _unmounted(host: Host, entry: MountEntry, groups: Iterable[GroupEntry]) -> A
         host.resctrl.umount()
     except OSError as error:
         if error.errno not in _NOT_MOUNTED:
-            return AppliedStep(entry.place, "unmounted", False, writer.words(error))
+            return AppliedStep(entry.place, "unmounted", False, kernel_words(error))
     return AppliedStep(entry.place, "unmounted")
 
 
@@ -375,9 +374,9 @@ def _try(place: Place, value: str, act: Callable[[], bool | None]) -> AppliedSte
         is_gone = act() is False
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and vanished(error):
-            return AppliedStep(place, writer.GONE)
-        return AppliedStep(place, value, False, writer.words(error))
-    return AppliedStep(place, writer.GONE if is_gone else value)
+            return AppliedStep(place, GONE)
+        return AppliedStep(place, value, False, kernel_words(error))
+    return AppliedStep(place, GONE if is_gone else value)
 
 
 MOUNT, GROUP, SCHEMATA, TASKS, RETURN = (

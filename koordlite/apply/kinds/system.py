@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from koordlite.apply import writer
-from koordlite.apply.kind import Kind, Undoing, Work
+from koordlite.apply.kind import GONE, Kind, Undoing, Work
 from koordlite.changes.system import (
     OOM_SCORE_AT_CREATION,
     IRQChange,
@@ -107,7 +106,7 @@ class OOMScore(Kind[OOMScoreChange, OOMScoreEntry | OOMScoreAtCreation]):
     def set(self, host: Host, change: OOMScoreChange) -> str | None:
         """The number."""
         alive = system_files.write_oom_score_adj(host.files, change.pid, change.start_time, change.value)
-        return None if alive else writer.GONE
+        return None if alive else GONE
 
     def value_before(self, entry: OOMScoreEntry | OOMScoreAtCreation, host: Host) -> Original | None:
         """The number."""
@@ -169,7 +168,7 @@ class IRQAffinity(Kind[IRQChange, IRQEntry]):
         """The CPUs."""
         present = irqs.read(host.files, change.number)
         if present is None or present.device != change.device:
-            return writer.GONE
+            return GONE
         # Putting back what was never moved is no write: the kernel would refuse it as it refused the move.
         if present.cpus != change.value:
             irqs.write(host.files, change.number, change.value)

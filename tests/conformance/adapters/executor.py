@@ -9,7 +9,7 @@ import msgspec
 from memory_files import MemoryFiles
 
 from koordlite import plan
-from koordlite.apply import writer
+from koordlite.apply.kind import GONE
 from koordlite.apply.kinds import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.clock import RealClock
@@ -69,7 +69,7 @@ def update(given: Any, expect: Any) -> tuple[Any, Any]:
         return {"updated": False, "error": True}, expect
     host = bundle.Host(memory, RealClock(), seen, bundle.resctrl(memory), Cookies(NoCoreScheduling(), seen, memory))
     step = cgroup.KIND.put(host, CgroupChange(machine.GROUP, field, value))
-    return {"updated": step.ok and step.value != writer.GONE, "error": not step.ok}, expect
+    return {"updated": step.ok and step.value != GONE, "error": not step.ok}, expect
 
 
 @adapter("executor.write_if_different")

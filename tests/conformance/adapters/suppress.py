@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordlite.formulas.cpu import cpu_select, suppress
+from koordlite.formulas.cpu import be_limit, suppress
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
@@ -38,7 +38,7 @@ def budget(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("cpu_suppress.cpuset_policy")
 def choice(given: Any, expect: Any) -> tuple[Any, Any]:
-    found = cpu_select.spread(given["cpus"], shapes.cpus(given["processors"]))
+    found = be_limit.spread(given["cpus"], shapes.cpus(given["processors"]))
     return list(found), expect["cpuset"] or []
 
 
@@ -55,9 +55,9 @@ def _by_cpuset(given: Any) -> CPUSet:
     if given.get("kubeletCPUManagerPolicy") == "static":
         return suppress_rounds.by_static_policy(given)
     cpus, present = shapes.cpus(given["processors"] or []), shapes.cpuset(given["beRootCPUSetFileBefore"])
-    count = suppress.cpu_target(budget_milli=given["suppressMilliCPU"], present=len(present), cpus=len(cpus))
+    count = be_limit.cpu_target(budget_milli=given["suppressMilliCPU"], present=len(present), cpus=len(cpus))
     forbidden = cpuset.union([_pinned(given, QoSClass.LSE), *_reserved_and_system(given)])
-    found = cpu_select.be_cpuset(
+    found = be_limit.be_cpuset(
         count=count, cpus=cpus, lsr=_pinned(given, QoSClass.LSR), forbidden=forbidden, current=present
     )
     return found or present
@@ -65,7 +65,7 @@ def _by_cpuset(given: Any) -> CPUSet:
 
 @adapter("cpu_suppress.adjust_by_cfs_quota")
 def by_quota(given: Any, expect: Any) -> tuple[Any, Any]:
-    found = suppress.quota_target(
+    found = be_limit.quota_target(
         budget_milli=given["suppressMilliCPU"],
         current_us=given["beRootQuotaBefore"],
         capacity_milli=int(given["nodeCapacityCores"] * 1000),
@@ -84,7 +84,7 @@ def full_set(given: Any, expect: Any) -> tuple[Any, Any]:
 
 def _full_set(given: Any) -> CPUSet:
     reserved, system = _reserved_and_system(given)
-    found = cpu_select.be_full_set(
+    found = be_limit.be_full_set(
         cpus=shapes.cpus(given["processors"] or []),
         reserved=reserved,
         system_exclusive=system,

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 
-from koordlite.formulas.cpu import contention, cpu_select, suppress
+from koordlite.formulas.cpu import be_limit, contention, suppress
 from koordlite.model.topology import CPU
 from koordlite.strategies import cpu_suppress
 from tests.perf.colocation import loads, results, ways
@@ -66,7 +66,7 @@ def simulate(
         if second == settle:
             batch, before = node.batch_us, node.service_us
         if second > settle:
-            budgets.append(max(_budget_milli(cpus, way, last) / 1000, suppress.MIN_QUOTA_US / suppress.PERIOD_US))
+            budgets.append(max(_budget_milli(cpus, way, last) / 1000, be_limit.MIN_QUOTA_US / be_limit.PERIOD_US))
         node.limit(control(node, last))
     taken = sorted(latency / 1000 for due, latency in node.latencies if due >= settle * SECOND)
     return Outcome(
@@ -123,12 +123,12 @@ class _Guided:
             if now - since >= cpu_suppress.MIN_WINDOW_SECONDS and wanted > 0:
                 services.append(contention.Service(str(number), (waited - waited_before) / wanted, since, tolerance))
         batch_us, self._batch_us = node.batch_us - self._batch_us, node.batch_us
-        most_us = self._cpus * suppress.PERIOD_US
+        most_us = self._cpus * be_limit.PERIOD_US
         guided = contention.guided(
             services,
             self._guidance,
             time=now,
-            present_milli=round(min(node.limits.quota_us, most_us) / suppress.PERIOD_US * 1000),
+            present_milli=round(min(node.limits.quota_us, most_us) / be_limit.PERIOD_US * 1000),
             used_milli=round(batch_us / 1000),
             floor_milli=max(_budget_milli(self._cpus, self._way, used), 20),
             capacity_milli=self._cpus * 1000,
@@ -138,15 +138,15 @@ class _Guided:
 
 
 def _quota(limits: Limits, budget_milli: int, cpus: int) -> Limits:
-    current = suppress.UNLIMITED if math.isinf(limits.quota_us) else int(limits.quota_us)
-    target = suppress.quota_target(budget_milli=budget_milli, current_us=current, capacity_milli=cpus * 1000)
+    current = be_limit.UNLIMITED if math.isinf(limits.quota_us) else int(limits.quota_us)
+    target = be_limit.quota_target(budget_milli=budget_milli, current_us=current, capacity_milli=cpus * 1000)
     return limits if target is None else dataclasses.replace(limits, quota_us=float(target))
 
 
 def _set(limits: Limits, budget_milli: int, cpus: int) -> Limits:
-    count = suppress.cpu_target(budget_milli=budget_milli, present=len(limits.cpus), cpus=cpus)
+    count = be_limit.cpu_target(budget_milli=budget_milli, present=len(limits.cpus), cpus=cpus)
     pool = [CPU(id=number, core=number, socket=0, node=0) for number in range(cpus)]
-    return dataclasses.replace(limits, cpus=frozenset(cpu_select.spread(count, pool)))
+    return dataclasses.replace(limits, cpus=frozenset(be_limit.spread(count, pool)))
 
 
 # Against measurements

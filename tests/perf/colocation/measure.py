@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from koordlite.formulas.cpu import suppress
+from koordlite.formulas.cpu import be_limit
 from tests.perf.colocation import loads, ways
 from tests.perf.colocation.machine import Machine, Usage
 from tests.perf.colocation.ways import Alone
@@ -183,7 +183,7 @@ def _result(plan: Plan, samples: Sequence[Usage], latencies: Sequence[int], *, c
 
     windows = list(_windows(samples))
     budgets = [ways.budget_milli(a, b, cpus, way.threshold_percent) / 1000 for a, b in windows]
-    least = suppress.MIN_QUOTA_US / suppress.PERIOD_US
+    least = be_limit.MIN_QUOTA_US / be_limit.PERIOD_US
     worst = max((b.others + b.steal - a.others - a.steal) / (b.time - a.time) for a, b in windows)
     answered = [latency for latency in latencies if latency]
     result = Result(

@@ -30,7 +30,7 @@ import tinyprometheus
 from realnode.command import Command, running
 from realnode.manifests import threshold
 
-from koordlite.formulas.cpu import cpu_select, suppress
+from koordlite.formulas.cpu import be_limit, suppress
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.keys import OBJECTIVE
 from koordlite.model.topology import CPU
@@ -154,7 +154,7 @@ def _static(way: Way, machine: Machine, alone: Alone, p99: P99) -> Iterator[None
 
 
 @contextlib.contextmanager
-def _quota(machine: Machine, quota_us: int, period_us: int = suppress.PERIOD_US) -> Iterator[None]:
+def _quota(machine: Machine, quota_us: int, period_us: int = be_limit.PERIOD_US) -> Iterator[None]:
     limit = machine.tree.file(machine.tree.qos("BestEffort"), "cpu")
     if machine.tree.version == 2:
         with _file(limit, f"{quota_us} {period_us}"):
@@ -202,17 +202,17 @@ class _Rounds:
     def _round(self, budget: int) -> None:
         group = self._tree.qos("BestEffort")
         if self._way.word == "cfsQuota":
-            target = suppress.quota_target(
+            target = be_limit.quota_target(
                 budget_milli=budget, current_us=self._tree.quota_us(group), capacity_milli=self._machine.cpus * 1000
             )
             if target is not None:
                 self._tree.file(group, "cpu").write_text(str(target))
             return
         present = self._tree.effective(group)
-        count = suppress.cpu_target(budget_milli=budget, present=len(present), cpus=self._machine.cpus)
+        count = be_limit.cpu_target(budget_milli=budget, present=len(present), cpus=self._machine.cpus)
         # No LSR and no LSE pods, nothing reserved: every CPU of the machine is in Koordinator's shared pool.
         cpus = [CPU(id=number, core=number, socket=0, node=0) for number in range(self._machine.cpus)]
-        target_set = CPUSet(cpu_select.spread(count, cpus))
+        target_set = CPUSet(be_limit.spread(count, cpus))
         self._set({group: set(target_set) | present for group in self._groups()})
         self._set({group: set(target_set) for group in reversed(self._groups())})
 

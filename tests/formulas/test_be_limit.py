@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.formulas.cpu import cpu_select
+from koordlite.formulas.cpu import be_limit
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.topology import CPU
 
 
 def test_spread_without_hyperthreads_is_singles_node_by_node(machine) -> None:
-    assert cpu_select.spread(3, machine(sockets=2, cores_per_node=2, threads=1)) == (0, 2, 1)
+    assert be_limit.spread(3, machine(sockets=2, cores_per_node=2, threads=1)) == (0, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_spread_without_hyperthreads_is_singles_node_by_node(machine) -> None:
     ],
 )
 def test_be_cpuset(machine, count: int, lsr: str, forbidden: str, chosen: str) -> None:
-    found = cpu_select.be_cpuset(
+    found = be_limit.be_cpuset(
         count=count,
         cpus=machine(sockets=2, cores_per_node=2),
         lsr=CPUSet.parse(lsr),
@@ -44,7 +44,7 @@ IDS = st.sets(st.integers(0, 24)).map(CPUSet)
 @given(rows=ROWS, count=st.integers(-2, 24), lsr=IDS, forbidden=IDS)
 def test_never_a_forbidden_cpu_and_as_many_as_possible(rows, count: int, lsr: CPUSet, forbidden: CPUSet) -> None:
     cpus = [CPU(id=i, core=core, socket=socket, node=node) for i, (core, socket, node) in enumerate(rows)]
-    found = cpu_select.be_cpuset(count=count, cpus=cpus, lsr=lsr, forbidden=forbidden)
+    found = be_limit.be_cpuset(count=count, cpus=cpus, lsr=lsr, forbidden=forbidden)
     allowed = CPUSet(cpu.id for cpu in cpus) - forbidden
     assert found & forbidden == EMPTY
     assert len(found) == min(max(count, 0), len(allowed))
@@ -53,5 +53,5 @@ def test_never_a_forbidden_cpu_and_as_many_as_possible(rows, count: int, lsr: CP
 @given(rows=ROWS, count=st.integers(0, 20))
 def test_spread_picks_each_cpu_once(rows, count: int) -> None:
     cpus = [CPU(id=i, core=core, socket=socket, node=node) for i, (core, socket, node) in enumerate(rows)]
-    picked = cpu_select.spread(count, cpus)
+    picked = be_limit.spread(count, cpus)
     assert len(set(picked)) == len(picked) == (count if count <= len(cpus) else 0)

@@ -1,14 +1,53 @@
-"""CPUs of best-effort work: spread over sockets and NUMA nodes, hyperthreads of a core together."""
+"""The limit of best effort that its budget comes to: so much quota, or so many CPUs, and which. Fast down, slow up.
+
+CPUs are spread over sockets and NUMA nodes, hyperthreads of a core together.
+"""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
 from koordlite.formulas.cpu import cpu_keep
+from koordlite.formulas.cpu.suppress import DEAD_BAND
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.topology import CPU
+
+PERIOD_US = 100_000
+MIN_QUOTA_US = 2_000
+MIN_CPUS = 2
+GROWTH = 0.1
+UNLIMITED = -1
+
+
+def quota_target(*, budget_milli: int, current_us: int, capacity_milli: int, owed_milli_seconds: int = 0) -> int | None:
+    """max(budget × 100 ms, 2 ms), growing by at most 10 % of the node and what is owed: the next quota in µs; None to
+    hold.
+
+    It holds within 1 % of the node of `current_us`, except at the minimum. `current_us` -1 is unlimited, which no
+    band or step applies to: the limit takes effect at once. Source: Koordinator `adjustByCfsQuota`, which owes nothing.
+    """
+    target = max(budget_milli * PERIOD_US // 1000, MIN_QUOTA_US)
+    if current_us == UNLIMITED:
+        return target
+    node_us = math.ceil(capacity_milli / 1000) * PERIOD_US
+    step = node_us * GROWTH + max(0, owed_milli_seconds) * PERIOD_US // 1000
+    within_band = abs(target - current_us) < node_us * DEAD_BAND and target != MIN_QUOTA_US
+    if within_band or target == current_us:
+        return None
+    return current_us + int(step) if target - current_us > step else target
+
+
+def cpu_target(*, budget_milli: int, present: int, cpus: int, owed_milli_seconds: int = 0) -> int:
+    """min(max(⌈budget / 1000⌉, 2), present + ⌈cpus × 0.1⌉ + owed): how many CPUs best-effort work gets next.
+
+    `present` is how many it has, `cpus` how many the machine has. Source: Koordinator `adjustByCPUSet`, which owes
+    nothing; its product is in doubles, so a machine of 70 CPUs grows by 8.
+    """
+    target = max(-(-budget_milli // 1000), MIN_CPUS)
+    return min(target, present + math.ceil(cpus * GROWTH) + max(0, owed_milli_seconds) // 1000)
 
 
 def spread(count: int, pool: Sequence[CPU]) -> tuple[int, ...]:
