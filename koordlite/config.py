@@ -192,7 +192,7 @@ def off(settings: Settings) -> frozenset[str]:
     return frozenset(name for name, section in settings.strategies.items() if section.mode == "off")
 
 
-def left_to_manager(settings: Settings) -> tuple[str, ...]:
+def yielded_to_manager(settings: Settings) -> tuple[str, ...]:
     """Strategies that would enforce, and only observe because Koordinator's manager writes their fields."""
     if settings.publish.node_resources == "agent":
         return ()
@@ -202,7 +202,7 @@ def left_to_manager(settings: Settings) -> tuple[str, ...]:
 
 def one_writer(settings: Settings) -> Settings:
     """The same settings with one writer for every field: what is left to the manager is only observed."""
-    return with_modes(settings, "observe", frozenset(left_to_manager(settings)))
+    return with_modes(settings, "observe", frozenset(yielded_to_manager(settings)))
 
 
 def published(settings: Settings) -> tuple[str, ...]:

@@ -252,7 +252,7 @@ class Creation(nri.Handler):
         resources = (linux and linux.resources) or LinuxResources()
         present = self._initial(group, resources)
         question = _Question(pod, container, group, present, linux.oom_score_adj if linux else None)
-        enforced, observed = self._judged(basis, question)
+        enforced, observed = self._decisions(basis, question)
         verdict = self._settable(basis.snapshot, group, enforced, present)
         if resources.cpu and resources.cpu.cpus and basis.snapshot.kubelet.cpu_manager_policy != "static":
             # A plugin that was asked before has set it, as a DRA driver does for every container. The runtime refuses
@@ -289,7 +289,7 @@ class Creation(nri.Handler):
             values={**before.values, **{k: cast(int, v) for k, v in named.items() if k in before.values}},
         )
         question = _Question(pod, container, group, present)
-        enforced, observed = self._judged(basis, question)
+        enforced, observed = self._decisions(basis, question)
         verdict = self._settable(basis.snapshot, group, enforced, present)
         verdict.values = {field: value for field, value in verdict.values.items() if field in named}
         verdict.oom_score, verdict.rdt = None, ""  # Fixed at creation.
@@ -315,7 +315,7 @@ class Creation(nri.Handler):
         longest = max(STALE_SECONDS, STALE_TICKS * basis.snapshot.interval_seconds)
         return basis if self._host.clock.monotonic() - basis.snapshot.time <= longest else None
 
-    def _judged(self, basis: _Basis, question: _Question) -> tuple[list[Decision], list[Decision]]:
+    def _decisions(self, basis: _Basis, question: _Question) -> tuple[list[Decision], list[Decision]]:
         """Decisions of the rules about the container, of those that are enforced and those that observe."""
         snapshot = self._with(basis.snapshot, question)
         if snapshot is None:

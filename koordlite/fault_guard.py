@@ -29,7 +29,7 @@ class FaultGuard:
         self._limit = limit
         self.hurt = False
         """Whether this round has ended in a fault."""
-        self._told: set[tuple[type[BaseException], str]] = set()
+        self._logged: set[tuple[type[BaseException], str]] = set()
 
     @property
     def past(self) -> Faults:
@@ -62,9 +62,9 @@ class FaultGuard:
         self.hurt = True
         text = f"{type(error).__name__}: {error}"
         self.state = Faults(total=self.state.total + 1, in_a_row=row, place=place, error=text)
-        if (type(error), place) in self._told:
+        if (type(error), place) in self._logged:
             return
-        self._told.add((type(error), place))
+        self._logged.add((type(error), place))
         LOG.error("%s; what is in force stays, the next round is tried", self.state.why, exc_info=error)
 
 
@@ -75,15 +75,15 @@ class SubjectFaults:
         """`work` is what could not be done, for the log."""
         self.work = work
         self.total = 0
-        self._told: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
 
     def note(self, subject: str, error: Exception) -> str:
         """Count it; returns why there is no result for `subject`."""
         self.total += 1
         place = isolation.place(error)
         kind = type(error).__name__, place
-        if kind not in self._told and len(self._told) < KINDS:
-            self._told.add(kind)
+        if kind not in self._logged and len(self._logged) < KINDS:
+            self._logged.add(kind)
             LOG.error("%s: %s is left out: %s: %s", self.work, subject, kind[0], error, exc_info=error)
         return f"{self.work}: a fault of the program itself: {kind[0]} at {place}"
 

@@ -80,7 +80,7 @@ class Unchanged:
         self._each[name] = context, by_id, values
         return values
 
-    def judged(self, name: str, snapshot: Snapshot, inputs: tuple[object, ...]) -> Any | None:
+    def recall(self, name: str, snapshot: Snapshot, inputs: tuple[object, ...]) -> Any | None:
         """Return what was kept under `name` if neither an input is another object, nor a part of `snapshot` that was
         looked at for it; else None."""
         parts = tuple(getattr(snapshot, part) for part in self._looked_at.get(name, ()))

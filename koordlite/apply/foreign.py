@@ -64,8 +64,8 @@ class ForeignWriters:
     def check(self, snapshot: Snapshot, *, besides: Collection[str] = ()) -> tuple[ForeignWrite, ...]:
         """Places whose value is not the one we wrote last; each is reported once. Files of the groups `besides` are
         left to `overwritten`."""
-        left_out = {place for group in besides for place in cgroup.places_of(group)}
-        compared = (self._compared(kind, ours, snapshot, left_out) for kind, ours in self._ours.items())
+        excluded = {place for group in besides for place in cgroup.places_of(group)}
+        compared = (self._compared(kind, ours, snapshot, excluded) for kind, ours in self._ours.items())
         return tuple(write for writes in compared for write in writes)
 
     def overwritten(self, snapshot: Snapshot, groups: Collection[str]) -> tuple[ForeignWrite, ...]:
@@ -75,7 +75,7 @@ class ForeignWriters:
         return tuple(write for change in theirs if isinstance(write := change.compare(snapshot), ForeignWrite))
 
     def _compared(
-        self, kind: type[Change], ours: dict[Place, Change], snapshot: Snapshot, left_out: Collection[Place]
+        self, kind: type[Change], ours: dict[Place, Change], snapshot: Snapshot, excluded: Collection[Place]
     ) -> Iterator[ForeignWrite]:
         source = kind.source(snapshot)
         if self._looked_at.get(kind) is source:
@@ -83,7 +83,7 @@ class ForeignWriters:
         self._looked_at[kind] = source
         for place, change in list(ours.items()):
             result = change.compare(snapshot)
-            if result is Standing.OURS or (place in left_out and result is not Standing.GONE):
+            if result is Standing.OURS or (place in excluded and result is not Standing.GONE):
                 continue
             del ours[place]
             if result is Standing.GONE:

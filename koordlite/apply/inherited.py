@@ -68,7 +68,7 @@ def original(host: Host, group: str, raw: bytes, entries: Mapping[Place, Entry],
     return raw
 
 
-def left_behind(
+def entries_of_copies(
     host: Host, moved: Collection[str], snapshot: Snapshot, entries: Mapping[Place, Entry], recent_sets: RecentSets
 ) -> Iterator[FileEntry]:
     """Entries for groups that copied a set of ours and keep it while a group above them, one of `moved`, goes on.

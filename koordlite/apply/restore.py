@@ -37,7 +37,7 @@ def restore(
     this run goes on with it. No container gets back a CPU that kubelet has given to another pod alone: `exclusive`, by
     default as the view of `cluster` says.
     """
-    back = Undoing(host, cluster, ExclusiveCPUs.of(host, _given_away(cluster) if exclusive is None else exclusive))
+    back = Undoing(host, cluster, ExclusiveCPUs.of(host, _exclusive_cpus(cluster) if exclusive is None else exclusive))
     entries = [entry for entry in journal.entries if set(staying).isdisjoint(kinds.of_entry(entry).owners(entry))]
     steps = [step for kind, alike in kinds.families(entries) for step in _undone(kind, alike, back)]
     refused = {step.place for step in steps if not step.ok}
@@ -81,7 +81,7 @@ def log(occasion: str, steps: Sequence[AppliedStep]) -> None:
         LOG.error("could not restore %s to %s: %s", step.place, step.value, step.error)
 
 
-def _given_away(cluster: Cluster | None) -> Sequence[PodCPUs]:
+def _exclusive_cpus(cluster: Cluster | None) -> Sequence[PodCPUs]:
     try:
         return cluster.view().kubelet.pod_cpus if cluster else ()
     except (OSError, KoordliteError) as error:

@@ -83,7 +83,7 @@ def _settings_problems(path: pathlib.Path) -> tuple[Iterable[Problem], list[str]
 def _without_effect(settings: Settings) -> Iterable[str]:
     if settings.publish.node_resources == "agent":
         return
-    for name in config.left_to_manager(settings):
+    for name in config.yielded_to_manager(settings):
         yield f"strategies.{name}.mode = 'enforce': it observes, since publish.nodeResources is manager"
     if settings.publish.node_metric == "off":
         yield (

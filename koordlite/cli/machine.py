@@ -102,7 +102,7 @@ def settings(args: argparse.Namespace) -> Settings:
     state = getattr(args, "state_dir", None)
     record = dataclasses.replace(base.record, folder=f"{state}/record") if state else base.record
     base = with_modes(msgspec.structs.replace(base, agent=agent, http=http, record=record), args)
-    if managed := config.left_to_manager(base):
+    if managed := config.yielded_to_manager(base):
         LOG.warning(
             "publish.nodeResources is manager: %s observe, and Koordinator's manager writes", ", ".join(managed)
         )

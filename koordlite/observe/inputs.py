@@ -147,7 +147,7 @@ class Inputs:
         written = self._unchanged.same("written", self._reservation)
         system = self._unchanged.same("system QoS", self._system_qos)
 
-        def judged() -> tuple[Pod, ...]:
+        def work() -> tuple[Pod, ...]:
             created = {pod.metadata.uid: pod.metadata.creation_timestamp or "" for pod in view.pods}
             pool = self._shared_pool(pods, view.kubelet, topology) if topology.cpus else None
             assigned = assignments.judged(
@@ -166,7 +166,7 @@ class Inputs:
         return self._unchanged.of(
             "assignments",
             (pods, binds_every_pod, by_kubelet, topology, written, system, view.node is not None),
-            judged,
+            work,
         )
 
     def _shared_pool(self, pods: tuple[Pod, ...], kubelet: Kubelet, topology: Topology) -> assignments.SharedPool:

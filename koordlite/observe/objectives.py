@@ -42,7 +42,7 @@ class _Sample(msgspec.Struct, frozen=True):
 class _Answer(msgspec.Struct, frozen=True):
     """Answer to one query."""
 
-    asked_at: float
+    sent_at: float
     values: Mapping[tuple[str, str], float]
     """By namespace and pod."""
 
@@ -58,7 +58,7 @@ class ObjectiveReader:
         self._server = Prometheus(
             settings.prometheus_url, self._token, settings.ca_file, largest_answer_bytes=LARGEST_ANSWER
         )
-        self._asked_at: float | None = None
+        self._sent_at: float | None = None
         self._worker: Worker | None = None
         self._answers: Mapping[str, _Answer] = {}
         self._failures: Mapping[str, str] = {}
@@ -82,15 +82,15 @@ class ObjectiveReader:
     def _ask(self, now: float, by_query: Mapping[str, Sequence[Pod]], node: str) -> None:
         worker = self._worker
         if worker is not None and worker.is_alive():
-            if self._asked_at is not None and now - self._asked_at > SILENT_SECONDS:
+            if self._sent_at is not None and now - self._sent_at > SILENT_SECONDS:
                 worker.end()
                 self._failures = dict.fromkeys(
                     by_query, f"Prometheus has not ended its answer for {SILENT_SECONDS:g} s"
                 )
             return
-        if not by_query or (self._asked_at is not None and 0 <= now - self._asked_at < self._settings.interval_seconds):
+        if not by_query or (self._sent_at is not None and 0 <= now - self._sent_at < self._settings.interval_seconds):
             return
-        self._asked_at = now
+        self._sent_at = now
         queries = {name: _filled(self._settings.queries[name].query, pods, node) for name, pods in by_query.items()}
         try:
             self._worker = self._begin(lambda: self._round(queries, now))
@@ -135,9 +135,9 @@ class ObjectiveReader:
         return msgspec.structs.replace(
             objective,
             value=value,
-            since=answer.asked_at - query.window_seconds,
-            until=answer.asked_at,
-            expires=answer.asked_at + self._settings.stale_seconds,
+            since=answer.sent_at - query.window_seconds,
+            until=answer.sent_at,
+            expires=answer.sent_at + self._settings.stale_seconds,
         )
 
     def _why(self, name: str) -> str:

@@ -66,7 +66,7 @@ Recall = Callable[[float, Collection[str]], RunState]
 """What the run knows at a time of the monotonic clock, and of its evictions those of the pods with these uids."""
 
 
-def nothing_known(_time: float, _uids: Collection[str]) -> RunState:
+def without_run(_time: float, _uids: Collection[str]) -> RunState:
     """For a picture that no strategy asked for."""
     return RunState()
 
@@ -140,7 +140,7 @@ class Observer:
         self.names: Callable[[], Mapping[str, str]] = dict
         """Containers by group, where the runtime itself says so."""
 
-    def observe(self, recall: Recall = nothing_known) -> Snapshot:
+    def observe(self, recall: Recall = without_run) -> Snapshot:
         """The node at this instant; `recall` gives what the run of the agent itself knows."""
         view, topology = self._cluster.view(), self._look_at_topology()
         cluster = self._inputs.read(view, topology, taken_at=times.show(self._clock.wall()))

@@ -67,7 +67,7 @@ class ResctrlReader:
         self._requests: tuple[object, ...] = ()
         self._below: dict[str, list[str]] = {}
         self._processes: dict[str, bytes] = {}
-        self._counted_at: float | None = None
+        self._measured_at: float | None = None
         self._counters: dict[str, dict[int, Counters]] = {}
         self._use: dict[str, dict[int, CacheUse]] = {}
 
@@ -131,16 +131,16 @@ class ResctrlReader:
         if not self._monitor_seconds or read.absent or read.monitor is None:
             return read
         now = self._host.clock.monotonic()
-        if self._counted_at is None or now - self._counted_at >= self._monitor_seconds:
+        if self._measured_at is None or now - self._measured_at >= self._monitor_seconds:
             measurable = [group for group in read.groups if group == ROOT or protocol.may_be_ours(group)]
             self._count([*measurable, *_monitors(subjects.ours)], now)
         return dataclasses.replace(read, use=self._use)
 
     def _count(self, groups: Iterable[str], now: float) -> None:
-        seconds = 0.0 if self._counted_at is None else now - self._counted_at
+        seconds = 0.0 if self._measured_at is None else now - self._measured_at
         before, counters = self._counters, {g: each for g in groups if (each := self._host.resctrl.counters(g))}
         self._use = {group: monitoring.use(before.get(group, {}), each, seconds) for group, each in counters.items()}
-        self._counters, self._counted_at = counters, now
+        self._counters, self._measured_at = counters, now
 
 
 def _monitors(ours: Iterable[Place]) -> list[str]:

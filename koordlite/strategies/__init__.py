@@ -141,13 +141,13 @@ def judge(
     application about which the strategy raises an error is skipped with that error, and the others are judged without
     it. What raises without any of them is raised.
     """
-    return _judged(strategy, snapshot, settings, evictees, ())[0]
+    return _judge(strategy, snapshot, settings, evictees, ())[0]
 
 
 Subject = Pod | HostApplication
 
 
-def _judged(
+def _judge(
     strategy: Strategy,
     snapshot: Snapshot,
     settings: Mapping[str, StrategySettings],
@@ -247,10 +247,10 @@ class Answers:
         config = same(f"settings of {name}", settings.get(name))
         evictees = same(f"asked before {name}", evictees)
 
-        decisions: tuple[Decision, ...] | None = self._unchanged.judged(name, snapshot, (config, evictees))
+        decisions: tuple[Decision, ...] | None = self._unchanged.recall(name, snapshot, (config, evictees))
         if decisions is None:
             watched, suspects = WatchedSnapshot(snapshot), self._suspects.get(name, ())
-            decisions, self._suspects[name] = _judged(strategy, watched, settings, evictees, suspects)
+            decisions, self._suspects[name] = _judge(strategy, watched, settings, evictees, suspects)
             self._unchanged.keep(name, watched, (config, evictees), decisions)
         return decisions
 

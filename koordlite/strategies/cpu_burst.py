@@ -7,7 +7,7 @@ Source: Koordinator strategy CPUBurst.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -117,18 +117,19 @@ class _Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node, and one for each pod that bursts, asks for it, or has to give it back."""
-    if not any(_claim(snapshot, pod, config).settings.policy != "none" for pod in _sharing(snapshot)):
+    present = (pod for pod in snapshot.pods if pod.uid in snapshot.places and pod.active)
+    claims = [(pod, _claim(snapshot, pod, config)) for pod in present if pod.raw_qos not in _NOT_SHARED]
+    if all(claim.settings.policy == "none" for _, claim in claims):
         # Without use and time, which are new in every picture: the answer holds while nobody bursts.
-        for pod in _sharing(snapshot):
-            yield from _not_bursting(snapshot, pod, _claim(snapshot, pod, config))
+        for pod, claim in claims:
+            yield from _not_bursting(snapshot, pod, claim)
         yield Decision("node", "hold", "BurstOff", remember=BurstMemory())
         return
     state, evidence = _node(snapshot)
     ledger = Ledger(recalled(snapshot, NAME, BurstMemory).tokens, snapshot.time)
     # Only kernels with group identity take a burst above the quota.
     anolis = group_files.has(snapshot, "cpu.bvt_warp_ns")
-    for pod in _sharing(snapshot):
-        claim = _claim(snapshot, pod, config)
+    for pod, claim in claims:
         if claim.settings.policy != "none":
             terms = _Terms(settings=claim.settings, state=state, ratio=_ratio(snapshot, pod), beyond_quota=anolis)
             yield _with_claim(_burst(snapshot, pod, terms, ledger), claim)
@@ -182,11 +183,6 @@ def _not_bursting(snapshot: Snapshot, pod: Pod, claim: _Claim) -> Iterator[Decis
         yield _with_claim(Decision(f"pod/{pod.key}", "hold", "BurstNotAllowed", {"policy": "none"}), claim)
 
 
-def _sharing(snapshot: Snapshot) -> Iterator[Pod]:
-    """Pods on the shared CPUs that have their groups."""
-    yield from (p for p in snapshot.pods if p.uid in snapshot.places and p.raw_qos not in _NOT_SHARED and p.active)
-
-
 def _node(snapshot: Snapshot) -> tuple[State, dict[str, int]]:
     """The state of the shared CPUs; unknown without samples, so that nothing grows then."""
     window = snapshot.windows.get(WINDOW_SECONDS)
@@ -205,7 +201,8 @@ def _burst(snapshot: Snapshot, pod: Pod, terms: _Terms, ledger: Ledger) -> Decis
     """Quota and burst of the pod's containers, and the pod as much as all of them."""
     present = (c for c in pod.containers if _present(snapshot, pod, c.name))
     containers = [_target(snapshot, pod, container, terms, ledger) for container in present]
-    changes = (*_quotas(snapshot, pod, containers), *_bursts(snapshot, pod, containers, terms))
+    quotas = tuple(_quotas(snapshot, pod, containers))
+    changes = (*quotas, *_bursts(snapshot, pod, containers, quotas, terms))
     step: Move = next((move for move in _MOVES if any(c.step == move for c in containers)), "remain")
     texts = "; ".join(f"{c.name} {c.present.quota_us} → {c.quota_us}, burst {c.burst_us}" for c in containers)
     evidence = {"policy": terms.settings.policy, "state": terms.state, "containers": texts}
@@ -279,9 +276,11 @@ def _quotas(snapshot: Snapshot, pod: Pod, containers: Sequence[_Target]) -> Iter
         yield from _change(snapshot, group, "cpu.quota", needed, present)
 
 
-def _bursts(snapshot: Snapshot, pod: Pod, containers: Sequence[_Target], terms: _Terms) -> Iterator[CgroupChange]:
+def _bursts(
+    snapshot: Snapshot, pod: Pod, containers: Sequence[_Target], quotas: Iterable[CgroupChange], terms: _Terms
+) -> Iterator[CgroupChange]:
     group = snapshot.places[pod.uid].group
-    quota_us = next((c.value for c in _quotas(snapshot, pod, containers) if c.group == group), None)
+    quota_us = next((change.value for change in quotas if change.group == group), None)
     quota_us = quota_us if isinstance(quota_us, int) else snapshot.cgroups.get(group, Cgroup()).quota_us
     total = sum(container.burst_us for container in containers)
     if quota_us not in (None, burst.UNLIMITED) and not terms.beyond_quota:

@@ -103,7 +103,7 @@ def _pod(snapshot: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pool
     )
     quotas = tuple(_quotas(snapshot, config, pod, place, status))
     if target is None:
-        return _left_alone(snapshot, pod, place, quotas, _disputed(status))
+        return _without_set(snapshot, pod, place, quotas, _disputed(status))
     usable = target & group_files.pod_cpuset(snapshot)
     evidence = {"qos": str(pod.qos_class), "cpuset": str(usable), **_disputed(status)}
     if status.cpuset:
@@ -135,7 +135,7 @@ def _disputed(status: ResourceStatus) -> dict[str, str]:
     return {name: text for name, text in texts.items() if text}
 
 
-def _left_alone(
+def _without_set(
     snapshot: Snapshot, pod: Pod, place: PodGroups, quotas: tuple[Change, ...], disputed: dict[str, str]
 ) -> Decision:
     """Kubelet's static policy owns the set, or the rule leaves no CPU at all."""

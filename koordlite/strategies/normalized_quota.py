@@ -45,7 +45,7 @@ class _Quota(msgspec.Struct, frozen=True, kw_only=True):
     present_us: int
     limit_us: int
     """What kubelet writes."""
-    wanted_us: int
+    target_us: int
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
@@ -53,23 +53,22 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     ratio = snapshot.notes.cpu_normalization or 1.0
     reason = "QuotasDivided" if ratio > 1 else "QuotasWhole"
     yield Decision("node", "hold", reason, {"ratio": ratio})
-    groups: set[str] = set()
-    for pod in snapshot.pods if ratio > 1 else ():
-        quotas = _quotas(snapshot, pod, ratio)
+    groups, of_pods = set[str](), [(pod, _quotas(snapshot, pod, ratio)) for pod in snapshot.pods]
+    for pod, quotas in of_pods if ratio > 1 else ():
         if quotas and not _bursts(snapshot, pod):
             groups |= {quota.group for quota in quotas}
             # A quota that is neither kubelet's nor ours was set for a reason, and stays.
             changes = tuple(
-                CgroupChange(each.group, "cpu.quota", each.wanted_us)
+                CgroupChange(each.group, "cpu.quota", each.target_us)
                 for each in quotas
-                if each.present_us != each.wanted_us
+                if each.present_us != each.target_us
                 and (each.present_us == each.limit_us or group_files.original(snapshot, NAME, each.group, "cpu.quota"))
             )
-            texts = "; ".join(f"{each.name} {each.limit_us} → {each.wanted_us}" for each in quotas)
+            texts = "; ".join(f"{each.name} {each.limit_us} → {each.target_us}" for each in quotas)
             divided: dict[str, int | float | str] = {"ratio": ratio, "quotas": texts}
             yield Decision(f"pod/{pod.key}", "set" if changes else "hold", "QuotaDivided", divided, changes)
     # What is not divided any more gets the quota that its limit stands for today, which may not be what was found.
-    limits = {quota.group: quota.limit_us for pod in snapshot.pods for quota in _quotas(snapshot, pod, 1.0)}
+    limits = {quota.group: quota.limit_us for _, quotas in of_pods for quota in quotas}
     for change in group_files.releases(snapshot, NAME, ("cpu.quota",)):
         if change.group not in groups:
             whole = msgspec.structs.replace(change, value=limits.get(change.group, change.value))
@@ -95,7 +94,7 @@ def _quotas(snapshot: Snapshot, pod: Pod, ratio: float) -> list[_Quota]:
                 group=group,
                 present_us=present.quota_us,
                 limit_us=burst.base_quota(limit_milli=limit_milli, period_us=present.period_us),
-                wanted_us=burst.base_quota(limit_milli=limit_milli, period_us=present.period_us, ratio=ratio),
+                target_us=burst.base_quota(limit_milli=limit_milli, period_us=present.period_us, ratio=ratio),
             )
             quotas.append(quota)
     return quotas

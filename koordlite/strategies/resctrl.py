@@ -301,10 +301,10 @@ def _changes(snapshot: Snapshot, group: str, allocation: Allocation, cgroups: It
 
 
 def _moves(
-    snapshot: Snapshot, group: str, cgroups: Iterable[str], is_wanted: Callable[[int], bool]
+    snapshot: Snapshot, group: str, cgroups: Iterable[str], is_movable: Callable[[int], bool]
 ) -> Iterator[Change]:
     """One change for all threads to be moved, of the cgroups whose threads were read this time."""
-    by_cgroup = {each: [tid for tid in snapshot.resctrl.threads.get(each, ()) if is_wanted(tid)] for each in cgroups}
+    by_cgroup = {each: [tid for tid in snapshot.resctrl.threads.get(each, ()) if is_movable(tid)] for each in cgroups}
     tids = sorted(tid for threads in by_cgroup.values() for tid in threads)
     if tids:
         yield TasksChange(group, tuple(tids), tuple(each for each, threads in by_cgroup.items() if threads))

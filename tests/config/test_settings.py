@@ -168,7 +168,7 @@ strategies:
   cpuSuppress: {mode: enforce}
 """
     chosen = config.parse(text, "x")
-    assert config.left_to_manager(chosen) == ("beAllocatable",)
+    assert config.yielded_to_manager(chosen) == ("beAllocatable",)
     modes = {name: section.mode for name, section in config.one_writer(chosen).strategies.items()}
     assert (modes["beAllocatable"], modes["cpuNormalization"], modes["cpuSuppress"]) == ("observe", "off", "enforce")
     assert config.published(chosen) == ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory")

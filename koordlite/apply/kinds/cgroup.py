@@ -67,7 +67,7 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
     def other_originals(self, changes: Sequence[CgroupChange], work: Work) -> Iterator[FileEntry]:
         """Groups that copied a set of ours."""
         moved = {change.group for change in changes if change.field == inherited.FIELD}
-        return inherited.left_behind(work.host, moved, work.snapshot, work.journal.by_place, work.recent_sets)
+        return inherited.entries_of_copies(work.host, moved, work.snapshot, work.journal.by_place, work.recent_sets)
 
     def note(self, change: CgroupChange, step: AppliedStep, work: Work) -> None:
         """Take what the kernel makes of the value as ours from then on."""
