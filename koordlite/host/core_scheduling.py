@@ -13,7 +13,7 @@ import contextlib
 import ctypes
 import errno
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NoReturn
 
 from koordlite.host.cgroups.filesystem import Cgroups, vanished
@@ -47,10 +47,12 @@ class RealCoreScheduling:
 
     @contextlib.contextmanager
     def helper(self) -> Iterator[RealHelper]:
-        """A thread of its own, that ends with the block and with it its cookie."""
+        """A thread of its own, that ends with the block and its cookie with it. OSError when it cannot lose ours."""
         with concurrent.futures.ThreadPoolExecutor(1, "core-sched") as thread:
             helper = RealHelper(self, thread)
-            helper.lose_cookie()
+            # A new thread has the cookie of its maker, and the agent may have been given one.
+            if helper.cookie() and helper.take(_INIT):
+                raise OSError(errno.EBUSY, "process 1 has a cookie as well, so there is no task to take none from")
             yield helper
 
 
@@ -60,31 +62,26 @@ class RealHelper:
     def __init__(self, kernel: RealCoreScheduling, thread: concurrent.futures.ThreadPoolExecutor) -> None:
         self._kernel, self._thread = kernel, thread
 
-    def lose_cookie(self) -> None:
-        """A new thread has the cookie of its maker, and the agent may have been given one. OSError when it cannot be
-        got rid of."""
-        if self._held() and self.take(_INIT):
-            raise OSError(errno.EBUSY, "process 1 has a cookie as well, so there is no task to take none from")
-
     def create(self) -> int:
         """See the port."""
-        self._do(lambda: _prctl(_CREATE, 0))
-        return self._held()
+        self._share(_CREATE, 0)
+        return self.cookie()
 
     def take(self, tid: int) -> int:
         """See the port."""
-        self._do(lambda: _prctl(_SHARE_FROM, tid))
-        return self._held()
+        self._share(_SHARE_FROM, tid)
+        return self.cookie()
 
     def give(self, tid: int, *, whole_process: bool) -> None:
         """See the port."""
-        self._do(lambda: _prctl(_SHARE_TO, tid, _PROCESS if whole_process else _THREAD))
+        self._share(_SHARE_TO, tid, _PROCESS if whole_process else _THREAD)
 
-    def _held(self) -> int:
+    def cookie(self) -> int:
+        """The number of the thread's own cookie."""
         return self._thread.submit(self._kernel.cookie, 0).result()
 
-    def _do(self, act: Callable[[], None]) -> None:
-        self._thread.submit(act).result()
+    def _share(self, operation: int, tid: int, scope: int = _THREAD) -> None:
+        self._thread.submit(_prctl, operation, tid, scope).result()
 
 
 class NoCoreScheduling:

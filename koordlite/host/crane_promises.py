@@ -6,7 +6,6 @@ be read. They live as long as the folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -50,15 +49,15 @@ def read(folder: Path) -> tuple[Entries, tuple[Problem, ...]]:
 
 def write(folder: Path, entries: Entries) -> None:
     """Keep these in place of what was kept. OSError when the folder cannot be written."""
-    content = _Content({uid: _pod(entries[uid]) for uid in sorted(entries)})
+    pods: dict[str, _KeptPod] = {}
+    for uid in sorted(entries):
+        first = next(iter(entries[uid].values()))
+        sets = {name: str(entry.cpus) for name, entry in entries[uid].items()}
+        pods[uid] = _KeptPod(first.policy, first.zones, sets)
+    content = _Content(pods)
     raw = msgspec.json.format(msgspec.json.encode(content), indent=1)
     for name in (NAME, COPY):
         state_folder.replace(folder / name, raw)
-
-
-def _pod(theirs: Mapping[str, Entry]) -> _KeptPod:
-    first = next(iter(theirs.values()))
-    return _KeptPod(first.policy, first.zones, {name: str(entry.cpus) for name, entry in theirs.items()})
 
 
 def parse(raw: bytes) -> Entries:

@@ -1,4 +1,4 @@
-"""Numbers in cgroup files: their ranges, their files on v1 and v2, and how they are written.
+"""Numbers in cgroup files: their ranges, and how they are written on v1 and v2.
 
 Sources: Koordinator's table of cgroup resources (`cgroup_resource`, `validator`), the kernel's cgroup-v2 document, and
 Anolis OS for the files that only its kernels have.
@@ -40,44 +40,8 @@ def parse_bytes(raw: bytes) -> int:
     return UNLIMITED if value >= UNLIMITED_BYTES or value < 0 else value
 
 
-class Number(msgspec.Struct, frozen=True, kw_only=True):
-    """One numeric field. Its range is that of the field, in its own unit, on both versions."""
-
-    v1: tuple[str, str] | None
-    """Controller and file; None where v1 has no such file."""
-    v2: str
-    minimum: int
-    maximum: int
-    parse_v1: _Parse = int
-    parse_v2: _Parse = int
-    print_v1: _Print = b"%d".__mod__
-    print_v2: _Print = b"%d".__mod__
-
-    def allows(self, value: int) -> bool:
-        """Tell whether a kernel may be given `value`."""
-        return self.minimum <= value <= self.maximum
-
-
-def _plain(controller: str, name: str, minimum: int, maximum: int) -> Number:
-    return Number(v1=(controller, name), v2=name, minimum=minimum, maximum=maximum)
-
-
-def _protection(name: str) -> Number:
-    """Bytes, or no limit; both versions read the greatest int64 as `max`."""
-    return Number(
-        v1=("memory", name),
-        v2=name,
-        minimum=UNLIMITED,
-        maximum=_MAX_INT64,
-        parse_v1=parse_bytes,
-        parse_v2=parse_bytes,
-        print_v1=lambda value: b"%d" % (_MAX_INT64 if value == UNLIMITED else value),
-        print_v2=lambda value: b"max" if value == UNLIMITED else b"%d" % value,
-    )
-
-
-def _v2_only(name: str, minimum: int, maximum: int) -> Number:
-    return Number(v1=None, v2=name, minimum=minimum, maximum=maximum)
+def _print_max(value: int) -> bytes:
+    return b"max" if value == UNLIMITED else b"%d" % value
 
 
 def _parse_nodes(raw: bytes) -> int:
@@ -90,48 +54,53 @@ def _print_nodes(mask: int) -> bytes:
     return str(CPUSet(node for node in range(_LAST_NODE + 1) if mask >> node & 1)).encode() or b"\n"
 
 
+class Number(msgspec.Struct, frozen=True):
+    """One numeric field. Its range is that of the field, in its own unit, on both versions."""
+
+    minimum: int
+    maximum: int
+    in_v1: bool = True
+    parse: _Parse = int
+    print: _Print = b"%d".__mod__
+    parse_v2: _Parse | None = None
+    """None: as on v1."""
+    print_v2: _Print | None = None
+
+    def allows(self, value: int) -> bool:
+        """Tell whether a kernel may be given `value`."""
+        return self.minimum <= value <= self.maximum
+
+
+_SWITCH = Number(0, 1)
+_PROTECTION = Number(
+    UNLIMITED,
+    _MAX_INT64,
+    parse=parse_bytes,
+    print=lambda value: b"%d" % (_MAX_INT64 if value == UNLIMITED else value),
+    print_v2=_print_max,
+)
+"""Bytes, or no limit; both versions read the greatest int64 as `max`."""
 NUMBERS: Mapping[str, Number] = {
-    "cpuset.mems": Number(
-        v1=("cpuset", "cpuset.mems"),
-        v2="cpuset.mems",
-        minimum=0,
-        maximum=(2 << _LAST_NODE) - 1,
-        parse_v1=_parse_nodes,
-        parse_v2=_parse_nodes,
-        print_v1=_print_nodes,
-        print_v2=_print_nodes,
-    ),
+    "cpuset.mems": Number(0, (2 << _LAST_NODE) - 1, parse=_parse_nodes, print=_print_nodes),
     "cpu.shares": Number(
-        v1=("cpu", "cpu.shares"),
-        v2="cpu.weight",
-        minimum=MIN_SHARES,
-        maximum=MAX_SHARES,
-        parse_v2=_parse_weight,
-        print_v2=lambda shares: b"%d" % weight_of_shares(shares),
+        MIN_SHARES, MAX_SHARES, parse_v2=_parse_weight, print_v2=lambda shares: b"%d" % weight_of_shares(shares)
     ),
-    "cpu.burst": Number(v1=("cpu", "cpu.cfs_burst_us"), v2="cpu.max.burst", minimum=0, maximum=_MAX_BURST_US),
-    "cpu.idle": _plain("cpu", "cpu.idle", 0, 1),
-    "cpu.bvt_warp_ns": _plain("cpu", "cpu.bvt_warp_ns", -1, 2),
-    "memory.min": _protection("memory.min"),
-    "memory.low": _protection("memory.low"),
-    "memory.high": _protection("memory.high"),
-    "memory.limit": Number(
-        v1=("memory", "memory.limit_in_bytes"),
-        v2="memory.max",
-        minimum=UNLIMITED,
-        maximum=_MAX_INT64,
-        parse_v1=parse_bytes,
-        parse_v2=parse_bytes,
-        print_v2=lambda value: b"max" if value == UNLIMITED else b"%d" % value,
-    ),
-    "memory.swap.max": msgspec.structs.replace(_protection("memory.swap.max"), v1=None),
-    "memory.wmark_ratio": _plain("memory", "memory.wmark_ratio", 0, 100),
-    "memory.wmark_scale_factor": _plain("memory", "memory.wmark_scale_factor", 1, 1000),
-    "memory.wmark_min_adj": _plain("memory", "memory.wmark_min_adj", -25, 50),
-    "memory.priority": _plain("memory", "memory.priority", 0, 12),
-    "memory.use_priority_oom": _plain("memory", "memory.use_priority_oom", 0, 1),
-    "memory.oom.group": _plain("memory", "memory.oom.group", 0, 1),
-    "memory.pagecache_limit.enable": _v2_only("memory.pagecache_limit.enable", 0, 1),
-    "memory.pagecache_limit.size": _v2_only("memory.pagecache_limit.size", 0, _MAX_INT64),
-    "memory.pagecache_limit.sync": _v2_only("memory.pagecache_limit.sync", 0, 1),
+    "cpu.burst": Number(0, _MAX_BURST_US),
+    "cpu.idle": _SWITCH,
+    "cpu.bvt_warp_ns": Number(-1, 2),
+    "memory.min": _PROTECTION,
+    "memory.low": _PROTECTION,
+    "memory.high": _PROTECTION,
+    "memory.limit": Number(UNLIMITED, _MAX_INT64, parse=parse_bytes, print_v2=_print_max),
+    "memory.swap.max": msgspec.structs.replace(_PROTECTION, in_v1=False),
+    "memory.wmark_ratio": Number(0, 100),
+    "memory.wmark_scale_factor": Number(1, 1000),
+    "memory.wmark_min_adj": Number(-25, 50),
+    "memory.priority": Number(0, 12),
+    "memory.use_priority_oom": _SWITCH,
+    "memory.oom.group": _SWITCH,
+    "memory.pagecache_limit.enable": Number(0, 1, in_v1=False),
+    "memory.pagecache_limit.size": Number(0, _MAX_INT64, in_v1=False),
+    "memory.pagecache_limit.sync": Number(0, 1, in_v1=False),
 }
+"""`model.file_names.CGROUP` has their files."""

@@ -10,6 +10,7 @@ import msgspec
 
 from koordlite.host import procfs
 from koordlite.host.cgroups.fields import NUMBERS
+from koordlite.model import file_names
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
 
@@ -18,11 +19,14 @@ WRITABLE: frozenset[str] = frozenset(get_args(CgroupField))
 
 _PRESSURES = ("cpu.pressure", "memory.pressure", "io.pressure")
 """On v1 only Anolis has them, beside `cpuacct.usage`."""
+_V2_ONLY = {field for field, number in NUMBERS.items() if not number.in_v1}
 _FILES: Mapping[str, tuple[tuple[str, str] | None, str]] = {
-    "cpuset.cpus": (("cpuset", "cpuset.cpus"), "cpuset.cpus"),
+    **{
+        field: (None if field in _V2_ONLY else (field.partition(".")[0], names[0]), names[-1])
+        for field, names in file_names.CGROUP.items()
+    },
     "cpuset.effective": (("cpuset", "cpuset.cpus"), "cpuset.cpus.effective"),
     "cpuset.mems.effective": (("cpuset", "cpuset.effective_mems"), "cpuset.mems.effective"),
-    "cpu.quota": (("cpu", "cpu.cfs_quota_us"), "cpu.max"),
     "cpu.period": (("cpu", "cpu.cfs_period_us"), "cpu.max"),
     "cpu.stat": (("cpu", "cpu.stat"), "cpu.stat"),
     "cpu.usage": (("cpuacct", "cpuacct.usage"), "cpu.stat"),
@@ -32,7 +36,6 @@ _FILES: Mapping[str, tuple[tuple[str, str] | None, str]] = {
     **{name: (("cpuacct", name), name) for name in _PRESSURES},
     "threads": (("cpu", "tasks"), "cgroup.threads"),
     "procs": (("cpu", "cgroup.procs"), "cgroup.procs"),
-    **{field: (number.v1, number.v2) for field, number in NUMBERS.items()},
 }
 """Controller and file on v1, None where v1 has none; the file on v2."""
 _V1 = {field: v1 for field, (v1, _) in _FILES.items() if v1}
@@ -70,7 +73,7 @@ class Version(msgspec.Struct, frozen=True):
             return b"max" if self.number == 2 and value == UNLIMITED else b"%d" % value
         number = NUMBERS.get(field)
         if number and self.has(field) and isinstance(value, int) and number.allows(value):
-            return number.print_v1(value) if self.number == 1 else number.print_v2(value)
+            return ((number.print_v2 if self.number == 2 else None) or number.print)(value)
         raise ValueError(f"{value!r} is no value for {field} on cgroup v{self.number}: {_range_of(field)}")
 
     def decode(self, field: CgroupField, raw: bytes) -> CPUSet | int:
@@ -82,7 +85,7 @@ class Version(msgspec.Struct, frozen=True):
     def integer(self, field: str, raw: bytes) -> int:
         """A number of the table in `cgroup_fields`; ValueError when the file holds something else."""
         number = NUMBERS[field]
-        return procfs.checked_number(number.parse_v1(raw) if self.number == 1 else number.parse_v2(raw), raw)
+        return procfs.checked_number(((number.parse_v2 if self.number == 2 else None) or number.parse)(raw), raw)
 
     def settled(self, field: CgroupField, value: CPUSet | int) -> CPUSet | int:
         """Value that will be read after `value` was written: on v2, shares pass through a coarser weight."""

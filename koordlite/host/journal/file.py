@@ -188,10 +188,9 @@ def _ahead(path: Path) -> Content | None:
             boot, entries, damaged = of.decode(errors="replace"), {}, []
         try:
             entry = _entry(raw, (checksum.decode(errors="replace"),))
+            entries.setdefault(entry.place, entry)
         except UNREADABLE as error:
             damaged.append(Damage(number, str(error), line))
-            continue
-        entries.setdefault(entry.place, entry)
     return Content(boot, tuple(entries.values()), tuple(damaged)) if boot else None
 
 
@@ -210,12 +209,10 @@ def _whole(path: Path) -> Content | None:
     damaged: list[Damage] = []
     for number, line in lines:
         try:
-            entry = _entry(line, head.crc)
+            entries.append(_entry(line, head.crc))
         except UNREADABLE as error:
             why = f"{error}; {_OTHER}" if _is_of_another_version(line) else str(error)
             damaged.append(Damage(number, why, line))
-            continue
-        entries.append(entry)
     return Content(head.boot_id, tuple(entries), tuple(damaged))
 
 

@@ -206,7 +206,12 @@ class Stream(msgspec.Struct, eq=False):
 
     def _lines(self) -> Iterator[bytes]:
         tail = b""
-        for chunk in _chunks(self._response):
+        if getattr(self._response, "chunked", False):
+            chunks = self._response.stream(CHUNK_BYTES, decode_content=False)
+        else:
+            # Without chunks, `stream` would wait until so many bytes are there.
+            chunks = iter(lambda: self._response.read1(CHUNK_BYTES, decode_content=False), b"")
+        for chunk in chunks:
             *lines, tail = (tail + chunk).split(b"\n") if b"\n" in chunk else (tail + chunk,)
             yield from filter(None, lines)
             if len(tail) > LINE_BYTES:
@@ -224,15 +229,6 @@ class Stream(msgspec.Struct, eq=False):
         """End it from another thread: whoever waits for a line gets the end of the answer, or ApiUnreachable."""
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             self._response.shutdown()
-
-
-def _chunks(response: BaseHTTPResponse) -> Iterator[bytes]:
-    if getattr(response, "chunked", False):
-        yield from response.stream(CHUNK_BYTES, decode_content=False)
-        return
-    # Without chunks, `stream` would wait until so many bytes are there.
-    while chunk := response.read1(CHUNK_BYTES, decode_content=False):
-        yield chunk
 
 
 def _refuse_html(headers: Mapping[str, str], where: str) -> None:

@@ -116,7 +116,12 @@ class ManifestCluster:
         changed = files.keys() != self._files.keys() or any(files[name] is not self._files[name] for name in files)
         if changed:
             before = {_key(obj): obj for file in self._files.values() for obj in file.objects}
-            self._files = {name: _keep_identity(file, before) for name, file in files.items()}
+            # Objects that did not change stay the same objects, so that readers need not judge them again.
+            for name, file in files.items():
+                pairs = ((before.get(_key(obj), obj), obj) for obj in file.objects)
+                same = tuple(old if old == new else new for old, new in pairs)
+                files[name] = msgspec.structs.replace(file, objects=same)
+            self._files = files
         return changed
 
     def _reread(self, folder: str, name: str, previous: _File | None, now: float) -> _File:
@@ -166,9 +171,12 @@ class ManifestCluster:
             o for o in _of(objects, affinity.WhitelistObject) if _is(o, affinity.NAMESPACE, affinity.WHITELIST)
         )
         topology = topologies.get(node.metadata.name) if node else None
+        # A pod that names no node runs on the only one there is.
+        names = {node.metadata.name, *([""] if len(nodes) == 1 else ())} if node else set[str]()
+        pods = (pod for pod in _of(objects, wire.PodObject) if pod.spec.node_name in names)
         return ClusterView(
             node=published.over_node(node) if published and node else node,
-            pods=self._evictions.shown(p for p in _of(objects, wire.PodObject) if _runs_on(p, node, len(nodes))),
+            pods=self._evictions.shown(pods),
             config=config,
             topology=published.topology or topology if published else topology,
             kubelet=self._kubelet(objects, problems),
@@ -201,7 +209,7 @@ class ManifestCluster:
 
     def _kubelet(self, objects: Sequence[Loaded], problems: list[Problem]) -> Kubelet:
         state = next(_of(objects, CPUManagerState), CPUManagerState())
-        config = next(_of(objects, Kubelet), None) or configz.of_checkpoint(state)
+        config = next(_of(objects, Kubelet), None) or state.as_config
         if self._topology is not None:
             kubelet, conflicts = configz.combine(config, state, self._topology)
             problems.extend(conflicts)
@@ -244,13 +252,6 @@ def _key(obj: Loaded) -> Key:
     return type(obj).__name__, obj.metadata.namespace, obj.metadata.name
 
 
-def _keep_identity(file: _File, before: dict[Key, Loaded]) -> _File:
-    """Objects that did not change stay the same objects, so that readers need not judge them again."""
-    previous = (before.get(_key(obj), obj) for obj in file.objects)
-    objects = tuple(old if old == new else new for old, new in zip(previous, file.objects, strict=True))
-    return msgspec.structs.replace(file, objects=objects)
-
-
 def _unique(files: dict[str, _File], folder: Path, problems: list[Problem]) -> tuple[Loaded, ...]:
     """All objects, each once: in the order of the files, the last one of a name wins."""
     by_key: dict[Key, Loaded] = {}
@@ -271,10 +272,3 @@ def _of(objects: Iterable[Loaded], shape: type[T]) -> Iterator[T]:
 
 def _is(obj: manifest_files.Object, namespace: str, name: str) -> bool:
     return (obj.metadata.namespace, obj.metadata.name) == (namespace, name)
-
-
-def _runs_on(pod: wire.PodObject, node: wire.NodeObject | None, nodes: int) -> bool:
-    """A pod that names no node runs on the only one there is."""
-    if node is None:
-        return False
-    return pod.spec.node_name == node.metadata.name or (not pod.spec.node_name and nodes == 1)

@@ -25,6 +25,11 @@ class CPUManagerState(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     """Containers whose CPUs cannot be read."""
 
+    @property
+    def as_config(self) -> Kubelet:
+        """Kubelet that did not say its configuration: the checkpoint alone tells which policy wrote it."""
+        return Kubelet(cpu_manager_policy=self.policy, topology_manager_scope="container")
+
 
 def parse_configz(raw: bytes) -> Kubelet:
     """Decode the answer of /configz; InputError when it is none. `listed_reserved_cpus` is as written."""
@@ -47,11 +52,6 @@ def parse_configz(raw: bytes) -> Kubelet:
         cpu_cfs_quota=text.cpu_cfs_quota is not False,
         swap_behavior=(text.memory_swap and text.memory_swap.swap_behavior) or "",
     )
-
-
-def of_checkpoint(state: CPUManagerState) -> Kubelet:
-    """Kubelet that did not say its configuration: the checkpoint alone tells which policy wrote it."""
-    return Kubelet(cpu_manager_policy=state.policy, topology_manager_scope="container")
 
 
 def parse_cpu_manager_state(raw: bytes) -> CPUManagerState:

@@ -153,7 +153,7 @@ class KubeletState:
         """The present state; never waits."""
         with self._lock:
             state = self._cpus.value
-            config = self._config or kubelet.of_checkpoint(state)
+            config = self._config or state.as_config
             if self._is_older_than_checkpoint:
                 config = msgspec.structs.replace(config, cpu_manager_policy=state.policy)
             current, wrong = kubelet.combine(config, state, self._topology)

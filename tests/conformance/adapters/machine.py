@@ -153,7 +153,7 @@ def _ratio(before: Any, after: Any) -> float | None:
 
 @adapter("validate.range")
 def valid(given: Any, expect: Any) -> tuple[Any, Any]:
-    number = fields.Number(v1=None, v2="x", minimum=given["min"], maximum=given["max"])
+    number = fields.Number(given["min"], given["max"])
     found = attempt(lambda: INTEGER.fullmatch(given["value"]) and number.allows(int(given["value"])), None)
     return {"valid": bool(found["value"])}, expect
 
