@@ -134,7 +134,7 @@ class PictureSource:
 
 
 def make(args: argparse.Namespace, explained: str = "") -> EvictionPlan:
-    """One plan by these options; `explained`: see `planner.plan`."""
+    """Make a plan by these options; `explained`: see `planner.plan`."""
     from descheduler.cycle import planner
     from descheduler.policy import reader
 

@@ -192,7 +192,7 @@ class PlanExecutor:
         return {job.pod.uid: objects.standing(job) for job in jobs if not job.finished and job.pod.uid}
 
     def work(self) -> float:
-        """One round of every controller; seconds until the next one is due. What went wrong is reported. Nothing is
+        """Run a round of every controller; seconds until the next one is due. What went wrong is reported. Nothing is
         asked for while another process leads."""
         pause = IDLE_SECONDS
         if not self._leads():

@@ -35,7 +35,7 @@ _KEPT_MOMENTS = 1000
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """One step of a job in a round, for logs and events."""
+    """A step of a job in a round, for logs and events."""
 
     job: str
     pod: str
@@ -87,7 +87,7 @@ class Pace(msgspec.Struct):
 
 
 class Round:
-    """One round at one moment."""
+    """A round at one moment."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class Round:
         yield Progress(job.name, job.pod.key, "PassedArbitration", "its turn has come")
 
     def _advance(self, job: MigrationJob, reservations: Mapping[str, Reservation]) -> Iterator[Progress]:
-        """One step with a job."""
+        """Take a step with a job."""
         before = job
         if job.name in self._exchanges:
             job = objects.with_reservation(job, self._exchanges[job.name])
@@ -386,7 +386,7 @@ class Migrations:
         return tuple(desk.attempts(leaving))
 
     def work(self, now: float) -> list[Progress]:
-        """One round: let waiting jobs through, take a step with those under way, remove what has outlived its use.
+        """Run a round: let waiting jobs through, take a step with those under way, remove what has outlived its use.
 
         ApiError and ApiUnreachable when the jobs cannot be read; what goes wrong with a single job is reported, and
         does not keep the others."""
@@ -430,7 +430,7 @@ class _Desk(msgspec.Struct):
             yield attempt
 
     def _deferral(self, outcomes: list[Outcome], traffic: Traffic) -> str:
-        """Why one of the pods that go together has to wait, and so all of them; empty when none has."""
+        """The reason why one of the pods that go together has to wait, and so all of them; empty when none has."""
         for outcome in outcomes:
             try:
                 refusal = self._refusal(outcome, traffic)

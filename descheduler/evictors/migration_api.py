@@ -79,7 +79,7 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
         return {one.metadata.name: one for one in (_read(item, Reservation) for item in items)}
 
     def reservation(self, name: str) -> Reservation | None:
-        """One reservation; None when it is not there."""
+        """A reservation; None when it is not there."""
         return _get(self.api, f"{objects.RESERVATIONS}/{name}", Reservation)
 
     def pod(self, ref: ObjectReference) -> wire.PodObject | None:

@@ -139,7 +139,7 @@ class Round(msgspec.Struct, frozen=True, gc=False):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One eviction, and the place the plan counted on."""
+    """An eviction, and the place the plan counted on."""
 
     at: float
     pod: str

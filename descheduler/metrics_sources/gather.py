@@ -230,7 +230,7 @@ class _PodList(msgspec.Struct, frozen=True):
 
 
 def metrics_api(api: Api, problems: list[Problem]) -> Usage:
-    """One sample of all nodes and pods, in two lists. Upstream asks for each node and each pod by itself."""
+    """Sample all nodes and pods, in two lists. Upstream asks for each node and each pod by itself."""
     try:
         nodes = msgspec.json.decode(api.request("GET", NODES).body, type=_NodeList)
         pods = msgspec.json.decode(api.request("GET", PODS).body, type=_PodList)

@@ -65,7 +65,7 @@ class Traffic(msgspec.Struct):
         return traffic
 
     def add(self, job: MigrationJob, pod: PodView | None, *, counts: bool = True) -> None:
-        """One more job; `counts` says whether its pod is on the move, or its job only waits."""
+        """Add a job; `counts` says whether its pod is on the move, or its job only waits."""
         standing = objects.standing(job)
         self.uids |= {job.pod.uid: standing} if job.pod.uid else {}
         self.keys |= {job.pod.key: standing} if job.pod.name else {}
@@ -214,7 +214,7 @@ _EPSILON = 1e-9
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """So many tokens a second, and so many at most."""
+    """Tokens per second, and the most that there are."""
 
     tokens_per_second: float
     burst: int = 1

@@ -91,7 +91,7 @@ class MigrationJob(WireObject, frozen=True):
 
     @property
     def passed(self) -> bool:
-        """It was let through by arbitration."""
+        """Tell whether arbitration let it through."""
         return self.annotations.get(keys.PASSED_ARBITRATION) == "true"
 
     @property
@@ -154,7 +154,7 @@ class Reservation(ReservationObject, frozen=True):
 
     @property
     def scheduled(self) -> bool:
-        """It has a node."""
+        """Tell whether it has a node."""
         condition = self.condition("Scheduled")
         done = condition is not None and (condition.status, condition.reason) == ("True", "Scheduled")
         return done and bool(self.status.node_name)
@@ -172,7 +172,7 @@ class Reservation(ReservationObject, frozen=True):
 
     @property
     def for_one_pod(self) -> bool:
-        """It waits for one given pod that is pending, not for a pod of a workload."""
+        """Tell whether it waits for one given pod that is pending, not for a pod of a workload."""
         owners = self.spec.owners or ()
         return bool(owners) and all(
             owner.object is not None and owner.controller is None and owner.label_selector is None for owner in owners
@@ -200,7 +200,7 @@ def controller_uid(pod_view: PodView) -> str:
 
 
 def available(pod_view: PodView) -> bool:
-    """It has not ended, is not going, and is ready to serve."""
+    """Tell whether it has not ended, is not going, and is ready to serve."""
     value = pod_view.pod
     conditions = pod_view.object.status.conditions or ()
     serves = any(c.type == "Ready" and c.status == "True" for c in conditions)

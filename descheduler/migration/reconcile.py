@@ -1,4 +1,4 @@
-"""One step of one job: what the cluster holds of it in, what is to be written and done out.
+"""A step of a job: what the cluster holds of it in, what is to be written and done out.
 
 A step is repeated until the job has ended, by whichever process comes by: all that it needs to know is in the job. The
 status says what is going to be done before it is done, so that nothing is done twice, or left half done, by a restart.

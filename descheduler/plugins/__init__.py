@@ -9,9 +9,8 @@ import dataclasses
 import functools
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import metadata
-from types import ModuleType
 from typing import Any
 
 from descheduler.framework import POINTS, Plugin
@@ -29,7 +28,9 @@ def discover() -> Mapping[str, Plugin]:
 
     ConfigError when a plugin of another package cannot be used: to run without it would be to ignore the policy.
     """
-    by_name = {plugin.name: plugin for plugin in map(_load, _own())}
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    own = (_load(importlib.import_module(f"{__name__}.{name}")) for name in names)
+    by_name = {plugin.name: plugin for plugin in own}
     for entry in sorted(metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
         try:
             module = entry.load()
@@ -43,11 +44,6 @@ def discover() -> Mapping[str, Plugin]:
             raise _unusable(entry, f"the name {plugin.name} is taken")
         by_name[plugin.name] = plugin
     return by_name
-
-
-def _own() -> Iterator[ModuleType]:
-    for name in sorted(module.name for module in pkgutil.iter_modules(__path__)):
-        yield importlib.import_module(f"{__name__}.{name}")
 
 
 def _wrong(module: Any) -> str:

@@ -91,7 +91,7 @@ Steps = Generator[Finding | Note | Cordon, Verdict | None, bool]
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """One level that is given up."""
+    """A level that is given up."""
 
     config: Config
     handle: Handle

@@ -80,7 +80,7 @@ class _Memory(msgspec.Struct):
         return cls(now, fresh, dict(fresh))
 
     def mark(self, about: str, name: str, debounce: Debounce, *, normal: bool) -> Watch:
-        """One more sighting of a node."""
+        """Count one more sighting of a node."""
         _, watch = self.kept.get((about, name), (0.0, NEW))
         watch = load_args.mark(watch, normal=normal, now=self.now, debounce=debounce)
         self.kept[about, name] = (self.now, watch)
@@ -93,7 +93,7 @@ class _Memory(msgspec.Struct):
 
 
 class _Pool(msgspec.Struct, frozen=True):
-    """One pool of nodes, judged."""
+    """A pool of nodes, judged."""
 
     pool: Pool
     number: int
@@ -191,7 +191,7 @@ class _Pool(msgspec.Struct, frozen=True):
             yield from self._run(targets, headroom, abnormal["prodHigh"], prod=True)
 
     def _run(self, targets: list[Load], headroom: dict[str, int], sources: list[Load], *, prod: bool) -> Conversation:
-        """One pass, which takes from `headroom`. A node that has been relieved is no longer watched; of the others it
+        """Run a pass, which takes from `headroom`. A node that has been relieved is no longer watched; of the others it
         is noted that something was done."""
         one = Pass(
             prod=prod,

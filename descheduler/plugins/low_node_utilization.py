@@ -39,7 +39,12 @@ class Config:
 
     def __post_init__(self) -> None:
         args.check_configured(self.thresholds)
-        args.check_pair(self.thresholds, self.target_thresholds, deviation=self.use_deviation_thresholds)
+        if set(self.thresholds) != set(self.target_thresholds):
+            raise ValueError("thresholds and targetThresholds configured different resources")
+        above = sorted(name for name, percent in self.thresholds.items() if percent > self.target_thresholds[name])
+        if above and not self.use_deviation_thresholds:
+            wrong = (f"thresholds' {name} percentage is greater than targetThresholds'" for name in above)
+            raise ValueError(", ".join(wrong))
         if self.by == "Prometheus" and set(self.thresholds) != {levels.METRIC}:
             raise ValueError(
                 f"a Prometheus query measures the one resource {levels.METRIC}: name it in both thresholds"

@@ -42,9 +42,27 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
     for node in handle.nodes:
         failed = [pod for pod in node.ended if pod.pod.phase == "Failed"]
         for pod in select(failed, config.namespaces, config.label_selector):
-            finding = _judge_pod(pod, now, config)
-            if finding:
-                yield finding
+            age, least = pods.age_seconds(pod, now), config.min_pod_lifetime_seconds
+            reasons = dict.fromkeys(_reasons(pod, config))
+            codes = dict.fromkeys(pods.exit_codes(pod, init=config.including_init_containers))
+            if (least is not None and age < least) or owned_by(pod, config.exclude_owner_kinds):
+                continue
+            if config.reasons and reasons.keys().isdisjoint(config.reasons):
+                continue
+            if config.exit_codes and codes.keys().isdisjoint(config.exit_codes):
+                continue
+            why = f": {', '.join(reasons)}" if reasons else ""
+            when = "at an unknown time" if age == float("inf") else f"{duration.age(age)} ago"
+            yield Finding(
+                pod=pod.uid,
+                reason="PodFailed",
+                fact=f"it has failed{why}; it was made {when}",
+                cure="is deleted: nothing of it runs, its owner decides whether there will be another",
+                evidence={
+                    "reasons": ",".join(reasons),
+                    **({"exitCodes": ",".join(map(str, codes))} if codes else {}),
+                },
+            )
 
 
 def numbers(pod: PodView, view: View, config: Config, _handle: Handle) -> str:
@@ -56,32 +74,6 @@ def numbers(pod: PodView, view: View, config: Config, _handle: Handle) -> str:
     words = [age_text if least is None else f"{age_text}, at least {duration.age(least)} asked for"]
     words += [f"reasons {', '.join(dict.fromkeys(_reasons(pod, config))) or 'none'}"]
     return "; ".join(words)
-
-
-def _judge_pod(pod: PodView, now: float, config: Config) -> Finding | None:
-    age = pods.age_seconds(pod, now)
-    if config.min_pod_lifetime_seconds is not None and age < config.min_pod_lifetime_seconds:
-        return None
-    if config.exclude_owner_kinds and owned_by(pod, config.exclude_owner_kinds):
-        return None
-    reasons = list(_reasons(pod, config))
-    codes = list(pods.exit_codes(pod, init=config.including_init_containers))
-    if config.reasons and not set(reasons) & set(config.reasons):
-        return None
-    if config.exit_codes and not set(codes) & set(config.exit_codes):
-        return None
-    why = f": {', '.join(dict.fromkeys(reasons))}" if reasons else ""
-    when = "at an unknown time" if age == float("inf") else f"{duration.age(age)} ago"
-    evidence: dict[str, int | float | str] = {"reasons": ",".join(dict.fromkeys(reasons))}
-    if codes:
-        evidence["exitCodes"] = ",".join(map(str, dict.fromkeys(codes)))
-    return Finding(
-        pod=pod.uid,
-        reason="PodFailed",
-        fact=f"it has failed{why}; it was made {when}",
-        cure="is deleted: nothing of it runs, its owner decides whether there will be another",
-        evidence=evidence,
-    )
 
 
 def _reasons(pod: PodView, config: Config) -> Iterator[str]:

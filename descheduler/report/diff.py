@@ -44,7 +44,7 @@ class Earlier(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One pod whose answer changed."""
+    """A pod whose answer changed."""
 
     change: Change
     pod: str
@@ -97,13 +97,3 @@ def compare(earlier: Earlier, plan: EvictionPlan) -> Difference:
         rows.append(Row("over", pod.pod, uid, text))
     order = list(WORDS)
     return Difference(earlier.time, tuple(sorted(rows, key=lambda row: order.index(row.change))), same)
-
-
-def document(difference: Difference) -> dict[str, object]:
-    """The difference as plain data."""
-    return {
-        "since": difference.since,
-        "whyNot": difference.why_not,
-        "unchanged": difference.same,
-        "changes": [msgspec.structs.asdict(row) for row in difference.rows],
-    }

@@ -177,7 +177,7 @@ class _Outcomes:
         return {"cures": cures, "evidence": {reason: same.evidence for reason, same in own.items() if same.evidence}}
 
     def of(self, outcome: Outcome) -> Object:
-        """One pod's answer."""
+        """The answer for a pod."""
         pod = outcome.pod
         refusals = [{"reason": r.reason, "text": r.text} for r in outcome.reasons]
         # QoS class and priority, of a pod whose owner has others, or that has no owner.
@@ -209,7 +209,7 @@ class _Outcomes:
             yield {"reason": why, "nodes": group.nodes, "examples": list(group.examples)}
 
     def _finding(self, finding: Finding) -> Object:
-        """One finding without what is empty, said of the pod as a whole, or common to all findings like it."""
+        """A finding without what is empty, said of the pod as a whole, or common to all findings like it."""
         same = self._common[finding.plugin, finding.reason]
         more = {
             "severity": "" if finding.severity == "hard" else finding.severity,

@@ -1,4 +1,4 @@
-"""One pod in words: what was found and decided, or what is known of a pod that nothing is wrong with."""
+"""A pod in words: what was found and decided, or what is known of a pod that nothing is wrong with."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _answer(answer: PodAnswer, pod: PodView, *, whole: bool) -> Iterator[str]:
 
 
 def _waiting(answer: PodAnswer, rooms: Rooms[PodView], view: View) -> Iterator[str]:
-    """Where a pod that waits would fit, and what would have to move for it."""
+    """Tell where a pod that waits would fit, and what would have to move for it."""
     yield f"ROOM FOR IT by the rules of profile {answer.profile}"
     yield from _wrap("    fits       ", text.places(answer.search) or f"nowhere: {answer.search.sentence}")
     if answer.search.places:
@@ -144,7 +144,7 @@ def _verdict(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
 
 
 def _eviction_request(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
-    """Where the pod's EvictionRequest stands, and why it does not go on; nothing where there is none."""
+    """Tell where the pod's EvictionRequest stands, and why it does not go on; nothing where there is none."""
     if pod.uid in plan.standing:
         yield f"by EvictionRequest: {plan.standing[pod.uid]}"
         why = plan.withdrawals.get(pod.uid)

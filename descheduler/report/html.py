@@ -35,7 +35,7 @@ _BY: dict[str, Callable[[Outcome], str]] = {
 
 
 def groups(plan: EvictionPlan) -> Markup | None:
-    """One table to open for each; None where nothing was found."""
+    """A table to open for each; None where nothing was found."""
     if not plan.outcomes:
         return None
     tables = []

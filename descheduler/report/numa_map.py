@@ -69,7 +69,7 @@ def _booked_cpus(outcome: Outcome, node: str, zone: int) -> int:
 
 
 class _Cell(msgspec.Struct, frozen=True):
-    """One CPU as it is drawn."""
+    """A CPU as it is drawn."""
 
     use: str
     words: str = ""
@@ -149,7 +149,8 @@ def matching_nodes(plan: EvictionPlan, wrong: _WRONG, text: str = "") -> list[No
 
 
 def section(nodes: Sequence[NodeView], wrong: _WRONG) -> Markup:
-    """One row a node, one cell a zone: the darker, the more of its CPUs someone has. `nodes` as `matching_nodes`."""
+    """A row for each node, a cell for each zone: the darker, the more of its CPUs someone has.
+    `nodes` as `matching_nodes`."""
     zones = sorted({zone for node in nodes for zone in (*node.zones, *_cpus(node))})
     if not zones:
         reason = "None of these nodes has a NodeResourceTopology, so nothing is known of NUMA zones."

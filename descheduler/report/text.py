@@ -167,7 +167,7 @@ def _unless_empty(lines: Iterable[str]) -> Iterator[str] | None:
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """One line about a pod that a plugin named, for every medium."""
+    """A line about a pod that a plugin named, for every medium."""
 
     label: str
     text: str

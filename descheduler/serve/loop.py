@@ -37,7 +37,7 @@ class Stopwatch:
 
     @property
     def seconds(self) -> Mapping[tuple[str, str], float]:
-        """So far, by profile and plugin."""
+        """Seconds so far, by profile and plugin."""
         return dict(self._spent)
 
     def time_plugins(self, setup: Setup) -> Setup:
@@ -80,7 +80,7 @@ class Source(Protocol):
 
 
 class CycleResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One cycle, for all that report it."""
+    """A cycle, for all that report it."""
 
     number: int
     began: float
@@ -122,7 +122,7 @@ SMALL_STEP_SECONDS = 3600.0
 
 
 class Loop:
-    """One descheduler."""
+    """A descheduler at work."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class Loop:
         return False
 
     def once(self) -> CycleResult:
-        """One cycle. Whatever goes wrong with the cluster is in the Round."""
+        """Run one cycle. Whatever goes wrong with the cluster is in its result."""
         if self._policy.refresh():
             self._setup = reader.setup(self._policy.document)
         self._number += 1

@@ -119,7 +119,7 @@ class _Evicted(Collector):
         registry.register(self)
 
     def count(self, labels: tuple[str, ...]) -> None:
-        """One more."""
+        """Count one more."""
         self._total.labels(*labels).inc()
         self._counts[labels] += 1
 

@@ -22,7 +22,7 @@ LINKS = ("/report", "/report.json", "/report.txt", "/metrics", "/healthz", "/rea
 
 
 class Cycle(msgspec.Struct, frozen=True):
-    """One round in the list of the last ones: its result without the plan, which is large, and the plan's numbers."""
+    """A round in the list of the last ones: its result without the plan, which is large, and the plan's numbers."""
 
     result: CycleResult
     pods: tuple[int, int, int, int]
@@ -30,7 +30,7 @@ class Cycle(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, result: CycleResult) -> Cycle:
-        """What the list shows of a round."""
+        """Take what the list shows of a round."""
         plan, gone = result.plan, sum(attempt.goes for attempt in result.attempts)
         pods = (len(plan.outcomes), len(plan.evict), len(plan.kept), gone) if plan else (0, 0, 0, gone)
         return cls(msgspec.structs.replace(result, plan=None, attempts=()), pods)

@@ -8,6 +8,8 @@ import os
 import pathlib
 from collections.abc import Iterable
 
+import msgspec
+
 from descheduler.evictors import eviction_api
 from descheduler.plan import Attempt, EvictionPlan
 from descheduler.report import diff, document, html, text
@@ -43,7 +45,9 @@ class Folder:
         self._path.mkdir(parents=True, exist_ok=True)
         difference = self._difference(plan)
         done = eviction_api.prepare(plan) if attempts is None else attempts
-        changes = printable.in_json(json.dumps(diff.document(difference), indent=2, ensure_ascii=False)) + "\n"
+        rows = [msgspec.structs.asdict(row) for row in difference.rows]
+        counts = {"since": difference.since, "whyNot": difference.why_not, "unchanged": difference.same}
+        changes = printable.in_json(json.dumps({**counts, "changes": rows}, indent=2, ensure_ascii=False)) + "\n"
         reports: tuple[Iterable[str], ...] = (
             text.pieces(plan, difference, attempts=done, dry=dry),
             document.pieces(plan, done, dry=dry),

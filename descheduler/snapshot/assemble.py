@@ -221,7 +221,7 @@ class PlacedPods:
 
 
 def _pod(obj: PackedPod, packer: Packer, classes: Mapping[str, int]) -> PodView:
-    """One pod; what cannot be read in it is among the problems of its value."""
+    """A pod; what cannot be read in it is among the problems of its value."""
     priority = obj.spec.priority
     if priority is None:
         priority = classes.get(obj.spec.priority_class_name or "")

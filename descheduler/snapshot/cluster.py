@@ -42,18 +42,14 @@ WAITING_BYTES = 4 << 20
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """The objects that changed since the last time."""
+    """The objects that changed since the last time, or why they are not known."""
 
-    version: str
+    version: str = ""
     """Resource version up to which nothing is missing."""
-    objects: Mapping[Place, Any]
+    objects: Mapping[Place, Any] = {}
     """The newest state; None of an object that is gone."""
-
-
-class Lost(msgspec.Struct, frozen=True):
-    """Changes that are not known."""
-
-    why: str
+    why_not: str = ""
+    """Why they are not known; empty when they are."""
     rest: bool = False
     """Another watch at once would most likely end the same way."""
 
@@ -133,18 +129,20 @@ class Tail(Watching[Any]):
         super().__init__(api, reflector, monotonic=monotonic)
         self._pending = pending
 
-    def changes(self) -> Changes | Lost:
+    def changes(self) -> Changes:
         """The changes since the last time, or why they are not known."""
         with self._lock:
             state = self._reflector.view(self._monotonic()).state
             changed = self._pending.drain()
             refused, is_open = self._pending.refused, self._stream is not None
         if refused:
-            return Lost(refused, rest=True)
+            return Changes(why_not=refused, rest=True)
         if not state.resource_version:
-            return Lost(state.error or "the server no longer knows the version from which on to watch", state.denied)
+            why = state.error or "the server no longer knows the version from which on to watch"
+            return Changes(why_not=why, rest=state.denied)
         if not is_open or state.age_seconds:
-            return Lost(state.error or f"the server was silent for {state.age_seconds or 0.0:.0f} s", state.denied)
+            why = state.error or f"the server was silent for {state.age_seconds or 0.0:.0f} s"
+            return Changes(why_not=why, rest=state.denied)
         return Changes(state.resource_version, changed)
 
     def _list(self, ask: object) -> None:
@@ -184,7 +182,7 @@ class Watches:
         if tail is None:
             return None
         latest = tail.changes()
-        if isinstance(latest, Changes):
+        if not latest.why_not:
             self.reasons[kind] = ""
             self._next_rest.pop(kind, None)
             return latest
@@ -193,9 +191,9 @@ class Watches:
         if latest.rest:
             cycles = self._rests[kind] = self._next_rest.get(kind, 1)
             self._next_rest[kind] = min(LONGEST_REST, cycles * 2)
-        if self.reasons.get(kind) != latest.why:
-            LOG.info("%s: the list is read, not the watch: %s", kind, latest.why)
-        self.reasons[kind] = latest.why
+        if self.reasons.get(kind) != latest.why_not:
+            LOG.info("%s: the list is read, not the watch: %s", kind, latest.why_not)
+        self.reasons[kind] = latest.why_not
         return None
 
     def follow(self, kind: str, path: str, objects: files.Objects) -> None:

@@ -309,7 +309,7 @@ def keep(objects: Objects, document: bytes | msgspec.Raw, kind: str, path: str) 
 
 
 def decode(document: bytes | msgspec.Raw, kind: str, packer: Packer) -> Any:
-    """One object of a known kind as it is kept; msgspec.DecodeError or OverflowError when it cannot be read."""
+    """Decode an object of a known kind as it is kept; msgspec.DecodeError or OverflowError when it cannot be read."""
     return _settle(_DECODE[kind](document), kind, packer)
 
 

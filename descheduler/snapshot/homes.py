@@ -127,7 +127,7 @@ def _could_be_single(container: ContainerPlacement, one: PodView, home: NodeView
 
 
 def promise_record(pod: Pod, home: NodeView, alloc: PodCPUAlloc | None) -> tuple[ContainerPlacement, ...]:
-    """One record for the whole pod from what the scheduler or kubelet promised, taken as the fact for want of better.
+    """A record for the whole pod from what the scheduler or kubelet promised, taken as the fact for want of better.
 
     Koordinator's promise counts before kubelet's, as in `calGuaranteedCpu`: kubelet does not pin what it manages.
     """

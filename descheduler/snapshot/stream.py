@@ -1,4 +1,4 @@
-"""One large list in a file or pipe, object by object, without holding it: a list of 150,000 pods is a gigabyte or more.
+"""A large list in a file or pipe, object by object, without holding it: a list of 150,000 pods is a gigabyte or more.
 
 Between two objects of a list stand the same bytes as at its beginning: the closing brace, a comma, white space, and the
 first key. Such bytes may stand inside of an object too, so each piece is read as JSON, and where it is none it is read
@@ -36,7 +36,7 @@ _KIND = re.compile(rb'"kind"\s*:\s*"(\w*List)"')
 
 
 class Piece(NamedTuple, Generic[T]):
-    """One object of the list."""
+    """An object of the list."""
 
     kind: str
     """The kind of the list; empty when that comes after the objects."""

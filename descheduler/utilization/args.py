@@ -77,14 +77,3 @@ def check_configured(thresholds: Mapping[str, float]) -> None:
     """Refuse a rule without any threshold."""
     if not thresholds:
         raise ValueError("no resource threshold is configured; write thresholds: {cpu: 20, memory: 20, pods: 20}")
-
-
-def check_pair(thresholds: Mapping[str, float], targets: Mapping[str, float], *, deviation: bool) -> None:
-    """Refuse targets of other resources, or below their thresholds unless both are distances from the mean."""
-    if set(thresholds) != set(targets):
-        raise ValueError("thresholds and targetThresholds configured different resources")
-    above = sorted(name for name in thresholds if thresholds[name] > targets[name])
-    if above and not deviation:
-        raise ValueError(
-            ", ".join(f"thresholds' {name} percentage is greater than targetThresholds'" for name in above)
-        )

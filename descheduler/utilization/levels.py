@@ -113,7 +113,7 @@ class Level(msgspec.Struct, eq=False):
 
     @property
     def schedulable(self) -> bool:
-        """It takes pods in: it is not cordoned."""
+        """Tell whether it takes pods in: it is not cordoned."""
         return not self.node.object.spec.unschedulable
 
     @property
@@ -207,7 +207,7 @@ def headroom_of(destinations: Iterable[Level], tracked: Iterable[str]) -> dict[s
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
-    """One run over the nodes that have too much."""
+    """A run over the nodes that have too much."""
 
     headroom: dict[str, int]
     """What the destinations still take; shrinks as pods leave."""
@@ -259,7 +259,8 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
         return True
 
     def _let_in(self, pod: PodView) -> bool:
-        """It tolerates the taints of some destination. Upstream compares counts first, and PreferNoSchedule too."""
+        """Tell whether it tolerates the taints of some destination. Upstream compares counts first, and effects
+        PreferNoSchedule too."""
         tolerations = pod.object.spec.tolerations or ()
         if tolerations not in self.accepted:
             free = any(node_selectors.untolerated(taints, tolerations) is None for taints in self.taints)

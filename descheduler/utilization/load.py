@@ -188,7 +188,7 @@ def headroom(targets: Iterable[Load], *, prod: bool, names: Iterable[str]) -> di
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One pass: all pods of nodes that are too full, or the prod pods of nodes where prod pods use too much."""
+    """A pass: all pods of nodes that are too full, or the prod pods of nodes where prod pods use too much."""
 
     prod: bool
     targets: tuple[Load, ...]
