@@ -117,7 +117,9 @@ class Round:
     def run(self, jobs: Iterable[MigrationJob]) -> list[Progress]:
         """Everything that can be done now."""
         self._jobs = {job.name: job for job in jobs}
-        events = [*self._safely(self._sweep(), "")]
+        events = list[Progress]()
+        for job in [one for one in self._jobs.values() if objects.is_outlived(one, self._now)]:
+            events += self._safely(self._remove(job), job.name)
         reservations = self._cluster.reservations()
         self._exchanges = reconcile.exchanges(
             self._jobs.values(), reservations, lambda job: not reconcile.same_pod(job, self._cluster.pod(job.pod))
@@ -143,10 +145,6 @@ class Round:
             yield Progress(job, "", word, str(error))
         except ApiUnreachable as error:
             yield Progress(job, "", "Failed", str(error))
-
-    def _sweep(self) -> Iterator[Progress]:
-        for job in [one for one in self._jobs.values() if objects.is_outlived(one, self._now)]:
-            yield from self._safely(self._remove(job), job.name)
 
     def _remove(self, job: MigrationJob) -> Iterator[Progress]:
         if job.reservation:

@@ -77,7 +77,10 @@ def _shares(view: View, config: Config, handle: Handle) -> Iterator[tuple[_Owner
     targets = index_of(handle.nodes if len(schedulable) == len(handle.nodes) else NodeGroup(schedulable))
     for owner, present in sorted(_owners(view, config, handle).items()):
         alike = [_evictable(groups, handle) for groups in present]
-        spare = _beyond_the_first(map(_on, alike, map(_crowded, present)), handle)
+        crowded = map(_crowded, present)
+        spare = _beyond_the_first(
+            ([pod for pod in pods if pod.node in nodes] for pods, nodes in zip(alike, crowded, strict=True)), handle
+        )
         allowed = _targets(spare, targets)
         if len(allowed) < 2:
             continue
@@ -124,10 +127,6 @@ def _evictable(groups: list[SpecGroup], handle: Handle) -> Sequence[PodView]:
     """Pods of the groups that no guard speaks against, in the order of the picture."""
     several = [handle.evictable_of(group) for group in groups]
     return several[0] if len(several) == 1 else sorted(itertools.chain(*several), key=place)
-
-
-def _on(pods: Iterable[PodView], nodes: Collection[str]) -> list[PodView]:
-    return [pod for pod in pods if pod.node in nodes]
 
 
 def _beyond_the_first(alike: Iterable[Sequence[PodView]], handle: Handle) -> _ByNode:

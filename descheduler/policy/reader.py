@@ -162,8 +162,13 @@ def setup(document: PolicyDocument) -> Setup:
 def _of_policy(policy: Policy) -> Setup:
     delay = policy.min_delay_per_owner
     seconds = duration.seconds(delay) if delay else 0.0
+    profiles = []
+    for one in policy.profiles:
+        args = _args_by_plugin(one.plugin_config)
+        plugins = _plugins(one.plugins.judging, args)
+        profiles.append(Profile(one.name or "unnamed", plugins, args.get(EVICTOR) or Args()))
     return Setup(
-        profiles=tuple(_profile(profile) for profile in policy.profiles),
+        profiles=tuple(profiles),
         limits=msgspec.structs.replace(_limits(policy), per_owner=policy.max_no_of_pods_to_evict_per_owner),
         node_selector=label_selectors.parse(policy.node_selector) if policy.node_selector else None,
         grace_period_seconds=policy.grace_period_seconds,
@@ -191,11 +196,6 @@ def _limits(document: PolicyDocument) -> Limits:
         per_node=document.max_no_of_pods_to_evict_per_node,
         per_namespace=document.max_no_of_pods_to_evict_per_namespace,
     )
-
-
-def _profile(policy: ProfilePolicy) -> Profile:
-    args = _args_by_plugin(policy.plugin_config)
-    return Profile(policy.name or "unnamed", _plugins(policy.plugins.judging, args), args.get(EVICTOR) or Args())
 
 
 def _koordinator_profile(profile: ProfileConfiguration) -> Profile:

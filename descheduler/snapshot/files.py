@@ -175,7 +175,9 @@ def _documents(objects: Objects, path: pathlib.Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as opened:
             file = stream.Rereadable(opened)
-            if path.suffix not in _SUFFIXES[1:] and _is_large(path, file) and _take_in_pieces(objects, file, str(path)):
+            # Nobody knows how much comes out of a pipe: more than its beginning is much.
+            large = path.stat().st_size >= stream.LARGE_BYTES if path.is_file() else file.goes_on()
+            if path.suffix not in _SUFFIXES[1:] and large and _take_in_pieces(objects, file, str(path)):
                 return
             data = file.whole()
     except OSError as error:
@@ -187,11 +189,6 @@ def _documents(objects: Objects, path: pathlib.Path) -> Iterator[bytes]:
         yield data
     else:
         yield from _from_yaml(path, data)
-
-
-def _is_large(path: pathlib.Path, file: stream.Rereadable) -> bool:
-    """Worth reading object by object. Nobody knows how much comes out of a pipe: more than its beginning is much."""
-    return path.stat().st_size >= stream.LARGE_BYTES if path.is_file() else file.goes_on()
 
 
 def _take_in_pieces(objects: Objects, file: stream.Rereadable, path: str) -> bool:
@@ -253,7 +250,11 @@ def take(objects: Objects, document: bytes | msgspec.Raw, path: str, kind: str =
     header = _header(document, path)
     kind = kind_of(header.kind, header.api_version) or kind
     if kind.endswith("List"):
-        for item in _items(document, path):
+        try:
+            items = msgspec.json.decode(document, type=_Header).items or ()
+        except UNREADABLE as error:
+            raise InputError(Problem(path, "$.items", "", str(error), _HOW)) from error
+        for item in items:
             take(objects, item, path, kind.removesuffix("List"))
     elif kind in SHAPES:
         keep(objects, document, kind, path)
@@ -289,13 +290,6 @@ def _syntax(data: bytes, path: str) -> Problem:
     except UNREADABLE as error:
         return Problem(path, "JSON", "", str(error)[:200], _HOW)
     return Problem(path, "JSON", "", "not JSON as Kubernetes writes it", _HOW)
-
-
-def _items(document: bytes | msgspec.Raw, path: str) -> tuple[msgspec.Raw, ...]:
-    try:
-        return msgspec.json.decode(document, type=_Header).items or ()
-    except UNREADABLE as error:
-        raise InputError(Problem(path, "$.items", "", str(error), _HOW)) from error
 
 
 def keep(objects: Objects, document: bytes | msgspec.Raw, kind: str, path: str) -> None:

@@ -259,8 +259,8 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
         return True
 
     def _let_in(self, pod: PodView) -> bool:
-        """Tell whether it tolerates the taints of some destination. Upstream compares counts first, and effects
-        PreferNoSchedule too."""
+        """Tell whether it tolerates the taints of some destination. Upstream compares counts first, and
+        looks at PreferNoSchedule too."""
         tolerations = pod.object.spec.tolerations or ()
         if tolerations not in self.accepted:
             free = any(node_selectors.untolerated(taints, tolerations) is None for taints in self.taints)

@@ -116,7 +116,10 @@ def loads(nodes: Iterable[NodeView], usage: Usage, pool: Pool, *, oldest_seconds
     """Nodes whose use is known and not too old, with their limits."""
     names = resources(pool)
     prod = bool(pool.prod_high_thresholds or pool.prod_low_thresholds)
-    measured = [_load(node, usage, names, prod=prod) for node in nodes if _fresh(node.name, usage, oldest_seconds)]
+    recent = set(usage.nodes)
+    if oldest_seconds is not None:
+        recent &= {name for name, age in usage.ages.items() if age < oldest_seconds}
+    measured = [_load(node, usage, names, prod=prod) for node in nodes if node.name in recent]
     for high, low, of_prod in (
         (pool.high_thresholds, pool.low_thresholds, False),
         (pool.prod_high_thresholds, pool.prod_low_thresholds, True),
@@ -153,12 +156,6 @@ def _percents(
         return {n: levels.WHOLE if distance[n] == 0 else min(max(moved[n], 0.0), levels.WHOLE) for n in names}
 
     return at(full, 1), at(under, -1)
-
-
-def _fresh(name: str, usage: Usage, oldest_seconds: int | None) -> bool:
-    if name not in usage.nodes or oldest_seconds is None:
-        return name in usage.nodes
-    return name in usage.ages and usage.ages[name] < oldest_seconds
 
 
 def resources(pool: Pool) -> tuple[str, ...]:
@@ -210,13 +207,14 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def run(self, sources: list[Load], handle: Handle) -> Generator[Finding | Note, Verdict | None, None]:
         """Name pods of each source, the fullest first."""
-        for source in sorted(sources, key=self._fullness):
+
+        def fullest_first(source: Load) -> tuple[int, str]:
+            return -levels.fullness(self._use(source).used, source.capacity, self.weights), source.node.name
+
+        for source in sorted(sources, key=fullest_first):
             going_on = yield from self._node(source, handle)
             if not going_on:
                 return
-
-    def _fullness(self, source: Load) -> tuple[int, str]:
-        return -levels.fullness(self._use(source).used, source.capacity, self.weights), source.node.name
 
     def _use(self, node: Load) -> Use:
         return node.use(prod=self.prod)
