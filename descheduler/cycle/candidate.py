@@ -37,10 +37,12 @@ class Candidate(msgspec.Struct, frozen=True):
     @property
     def home(self) -> Literal["", "any", "elsewhere"]:
         """Scope of the place that must be known, whatever `nodeFit` says; empty when a finding asks for none."""
-        asked = {f.home for f in self.findings if f.severity == "hard" and not self._waits(f)}
-        if "" in asked or not asked:
+        if not any(f.home for f in self.findings):
             return ""
-        return "elsewhere" if "elsewhere" in asked else "any"
+        scopes = {f.home for f in self.findings if f.severity == "hard" and not self._waits(f)}
+        if "" in scopes or not scopes:
+            return ""
+        return "elsewhere" if "elsewhere" in scopes else "any"
 
     def unripe(self) -> Refusal | None:
         """The refusal where no finding is a reason to move the pod, or not yet."""
@@ -57,16 +59,16 @@ class Candidate(msgspec.Struct, frozen=True):
             return finding.kept
         age = self.age_seconds
         if finding.min_age_seconds > 0 and (age is None or age < finding.min_age_seconds):
-            shown = "its age is unknown" if age is None else f"it started {duration.age(age)} ago"
-            return Refusal("PodTooYoung", f"{shown}: too young for {finding.plugin} to be sure")
-        seen = None if self.sightings is None else self.sightings.get((self.pod.uid, finding.reason), 1)
-        if seen is not None and seen < finding.sightings:
-            text = f"seen in {seen} of {finding.sightings} pictures that {finding.plugin} needs"
+            words = "its age is unknown" if age is None else f"it started {duration.age(age)} ago"
+            return Refusal("PodTooYoung", f"{words}: too young for {finding.plugin} to be sure")
+        count = None if self.sightings is None else self.sightings.get((self.pod.uid, finding.reason), 1)
+        if count is not None and count < finding.sightings:
+            text = f"seen in {count} of {finding.sightings} pictures that {finding.plugin} needs"
             return Refusal("SeenTooFewTimes", text)
         return None
 
 
-def order(pod: PodView, findings: list[Finding]) -> tuple[float, int, bool, float, float, str]:
+def decision_order(pod: PodView, findings: list[Finding]) -> tuple[float, int, bool, float, float, str]:
     """Sort key for findings of plugins without an order of their own: the least important pod first, then the worst
     off, then the youngest, then names."""
     heaviest = max(f.weight for f in findings)
@@ -84,10 +86,14 @@ class Pacer:
             opens = times.show(pacing.next_opening(args.windows, now))
             text = f"no window for evictions is open; the next one opens at {opens}"
             self._closed = Refusal("OutsideWindow", text)
+        self._is_idle = not (self._closed or history or args.owner_delay_seconds)
+        """Nothing can speak against any pod."""
         self._owners: set[str] = set()
 
     def refusals(self, pod: PodView, findings: Iterable[Finding]) -> tuple[Refusal, ...]:
         """Reasons for it to stay for now; empty when it may go."""
+        if self._is_idle:
+            return ()
         past = past_evictions.refusal(pod, findings, self._history, self._args.loops, now=self._now)
         return tuple(filter(None, (self._closed, past, self._too_soon(pod))))
 
@@ -100,11 +106,11 @@ class Pacer:
         delay = self._args.owner_delay_seconds
         if not delay or not pod.owner:
             return None
-        shown = f"minDelayPerOwner is {duration.brief(delay)}"
+        words = f"minDelayPerOwner is {duration.brief(delay)}"
         if pod.owner in self._owners:
-            return Refusal("OwnerDelay", f"{shown}, and another pod of {pod.owner} goes before it")
+            return Refusal("OwnerDelay", f"{words}, and another pod of {pod.owner} goes before it")
         past = self._history.get(pod.owner)
         if past is None or not past.moves or self._now - past.moves[-1].at >= delay:
             return None
         ago = duration.brief(self._now - past.moves[-1].at)
-        return Refusal("OwnerDelay", f"{shown}, and another pod of {pod.owner} went {ago} ago")
+        return Refusal("OwnerDelay", f"{words}, and another pod of {pod.owner} went {ago} ago")

@@ -47,8 +47,8 @@ def _fault_on(view: View, node: NodeView, fault_of: Callable[[View], str], pods:
     return fault_of(of_nodes(view, (_with_only(node, pods),)))
 
 
-def told(bad: Iterable[Culprit]) -> Iterator[tuple[str, str]]:
-    """One text for each fault, however many it costs, and the node where it is only one."""
+def summaries(bad: Iterable[Culprit]) -> Iterator[tuple[str, str]]:
+    """Yield the node, where a fault costs only one, and a text for each fault, however many it costs."""
     by_fault: dict[str, list[Culprit]] = defaultdict(list)
     for each in bad:
         by_fault[each.fault].append(each)
@@ -65,31 +65,31 @@ def without(view: View, bad: Iterable[Culprit]) -> View:
     nodes = {each.node for each in bad if not each.pod}
     pods = {each.pod for each in bad if each.pod}
     touched = {each.node for each in bad}
-    kept = (node for name, node in view.nodes.items() if name not in nodes)
+    remaining = (node for name, node in view.nodes.items() if name not in nodes)
     return of_nodes(
         view,
         [
             _with_only(node, [pod for pod in node.all_pods if pod.uid not in pods]) if node.name in touched else node
-            for node in kept
+            for node in remaining
         ],
     )
 
 
 def of_nodes(view: View, nodes: Iterable[NodeView]) -> View:
     """The picture with these nodes and their pods alone."""
-    chosen = {node.name: node for node in nodes}
+    by_name = {node.name: node for node in nodes}
     return msgspec.structs.replace(
         view,
-        nodes=chosen,
-        groups=tuple(grouped(pod for node in chosen.values() for pod in node.pods).values()),
-        by_uid={pod.uid: pod for node in chosen.values() for pod in node.all_pods},
+        nodes=by_name,
+        groups=tuple(grouped(pod for node in by_name.values() for pod in node.pods).values()),
+        by_uid={pod.uid: pod for node in by_name.values() for pod in node.all_pods},
     )
 
 
 def _with_only(node: NodeView, pods: Iterable[PodView]) -> NodeView:
-    kept = {pod.uid for pod in pods}
+    uids = {pod.uid for pod in pods}
     return msgspec.structs.replace(
         node,
-        pods=tuple(pod for pod in node.pods if pod.uid in kept),
-        ended=tuple(pod for pod in node.ended if pod.uid in kept),
+        pods=tuple(pod for pod in node.pods if pod.uid in uids),
+        ended=tuple(pod for pod in node.ended if pod.uid in uids),
     )

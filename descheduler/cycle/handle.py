@@ -26,7 +26,7 @@ class ProfileHandle(msgspec.Struct, frozen=True, kw_only=True):
     """They remember, and are shared by the plugins of the profile."""
     fit: FitSearch
     nodes: NodeGroup
-    taken: Collection[str]
+    evictions: Collection[str]
     """uids of the pods that the plan takes; grows while the plan is made."""
     remembered: object = None
     budget: Budget | None = None
@@ -57,8 +57,8 @@ class ProfileHandle(msgspec.Struct, frozen=True, kw_only=True):
 
     def first_fit(self, pod: PodView, nodes: Iterable[NodeView]) -> NodeView | None:
         """The first of the nodes that it would fit on."""
-        found = self.fit.first_fit(pod, (node.name for node in nodes))
-        return self.view.nodes[found] if found else None
+        name = self.fit.first_fit(pod, (node.name for node in nodes))
+        return self.view.nodes[name] if name else None
 
     def kind(self, pod: PodView) -> object | None:
         """Key of pods that are alike to nodes."""
@@ -73,7 +73,7 @@ class ProfileHandle(msgspec.Struct, frozen=True, kw_only=True):
             inside=self.args.node_selector,
             objection=self._objection,
             most_moves=most_moves,
-            taken=self.taken,
+            evictions=self.evictions,
         )
 
     def _objection(self, pods: Sequence[PodView]) -> str:
@@ -88,7 +88,7 @@ class ProfileHandle(msgspec.Struct, frozen=True, kw_only=True):
 
     def going(self, pod: PodView) -> bool:
         """The plan takes it already."""
-        return pod.pod.uid in self.taken
+        return pod.pod.uid in self.evictions
 
     def usage(self, source: str, query: str = "") -> Usage:
         """The measurement; with the reason when there is none."""

@@ -53,7 +53,7 @@ def zones(before: FreeCapacity, after: FreeCapacity) -> tuple[ZoneChange, ...]:
 
 def _zone_changes(before: FreeCapacity, after: FreeCapacity) -> Iterator[ZoneChange]:
     for zone in before.node.topology.nodes:
-        reserved = zone.cpus & before.node.reserved.known
+        reserved = zone.cpus & before.node.reserved.cpus
         yield ZoneChange(
             zone=zone.id,
             cpus=len(zone.cpus),
@@ -65,10 +65,10 @@ def _zone_changes(before: FreeCapacity, after: FreeCapacity) -> Iterator[ZoneCha
 
 def _zone_load(capacity: FreeCapacity, zone: NUMANode) -> ZoneLoad:
     """Successors count with what was booked for them: which CPUs they will get, nobody knows yet."""
-    usable = zone.cpus - capacity.node.reserved.known
-    held = capacity.pinned & usable
+    usable = zone.cpus - capacity.node.reserved.cpus
+    pinned = capacity.pinned & usable
     booked = [amounts for _, bookings in capacity.arrivals for number, amounts in bookings if number == zone.id]
-    exclusive = len(held) + sum(amounts.get("cpu", _ZERO).value for amounts in booked)
+    exclusive = len(pinned) + sum(amounts.get("cpu", _ZERO).value for amounts in booked)
     reported = (c.memory_by_numa.get(zone.id, 0) for pod in capacity.residents for c in pod.containers)
     return ZoneLoad(
         exclusive=exclusive,

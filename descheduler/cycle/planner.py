@@ -16,8 +16,8 @@ from typing import Any, Literal
 import msgspec
 
 from descheduler.arguments.common import LabelSelector, MovingPods, Namespaces
-from descheduler.cycle import candidate, faults
-from descheduler.cycle.candidate import Candidate, Pacer
+from descheduler.cycle import faults
+from descheduler.cycle.candidate import Candidate, Pacer, decision_order
 from descheduler.cycle.handle import ProfileHandle
 from descheduler.cycle.node_changes import changes
 from descheduler.filters import default_evictor, limits
@@ -43,7 +43,7 @@ from descheduler.framework import (
     judgeable,
 )
 from descheduler.history import past_evictions
-from descheduler.history.past_evictions import Requests, places
+from descheduler.history.past_evictions import Requests
 from descheduler.picture.node_index import take_over
 from descheduler.plan import EvictionPlan, Outcome, PluginAnswer, PodAnswer, Profile, Setup, Sightings
 from koordlite.model import isolation
@@ -136,15 +136,15 @@ class _Draft:
         self._explained = explained
         self._setup = setup
         self._past = past
-        self._remembered: dict[tuple[str, str], object] = {}
-        self._budget = Budget(setup.limits, view, places(past.background.values()))
+        self._memory: dict[tuple[str, str], object] = {}
+        self._budget = Budget(setup.limits, view, past_evictions.places(past.background.values()))
         self._fit = kept.of(view)
         now = view.now
         self._pacer = Pacer(setup.pacing, past.history, now)
         self._expect(past_evictions.outstanding(past.history, view.unbound, now))
         self._alone = setup.spare_the_only_node and sum(node.ready for node in view.nodes.values()) < 2
-        self._decided: dict[str, Outcome] = {}
-        self._taken: set[str] = set()
+        self._outcomes: dict[str, Outcome] = {}
+        self._evictions: set[str] = set()
         self._notes: list[Note] = []
         self._cordons: list[str] = []
         self._costs: dict[str, DeletionCost] = {}
@@ -163,15 +163,15 @@ class _Draft:
 
     def _work(self, judge: _Judge, point: Point) -> None:
         """Let the profile's plugins of this point judge."""
-        chosen = [entry for entry in judge.profile.plugins if entry[0].point == point]
+        plugins = [entry for entry in judge.profile.plugins if entry[0].point == point]
         if self._view.nodes and not judge.nodes:
-            self._notes += [_nowhere(judge.profile, plugin) for plugin, _ in chosen]
-        for order, entries in itertools.groupby(chosen, key=lambda entry: entry[0].order):
+            self._notes += [_nowhere(judge.profile, plugin) for plugin, _ in plugins]
+        for order, entries in itertools.groupby(plugins, key=lambda entry: entry[0].order):
             if order == "cycle":
                 self._together(judge, list(entries))
             else:
                 for plugin, config in entries:
-                    self._hear(judge, plugin, config, lambda found: self._answer(judge, found.pod, (found,)))
+                    self._hear(judge, plugin, config, lambda finding: self._answer(judge, finding.pod, (finding,)))
 
     def _handle(self, judge: _Judge, plugin: str, view: View) -> ProfileHandle:
         profile, names = judge.profile, judge.nodes.names
@@ -182,7 +182,7 @@ class _Draft:
             guards=judge.guards,
             fit=self._fit,
             nodes=judge.nodes if whole else NodeGroup(node for node in view.nodes.values() if node.name in names),
-            taken=self._taken,
+            evictions=self._evictions,
             remembered=self._past.memory.get((profile.name, plugin)),
             budget=self._budget,
         )
@@ -191,8 +191,8 @@ class _Draft:
         """Plugins without an order of their own: all that they found is sorted, and a pod is decided on once."""
         findings: dict[str, list[Finding]] = defaultdict(list)
         for plugin, config in entries:
-            self._hear(judge, plugin, config, lambda found: findings[found.pod].append(found))
-        for uid in sorted(findings, key=lambda uid: candidate.order(self._view.by_uid[uid], findings[uid])):
+            self._hear(judge, plugin, config, lambda finding: findings[finding.pod].append(finding))
+        for uid in sorted(findings, key=lambda uid: decision_order(self._view.by_uid[uid], findings[uid])):
             self._answer(judge, uid, tuple(findings[uid]))
 
     def _hear(self, judge: _Judge, plugin: Plugin, config: object, answer: Callable[[Finding], Verdict | None]) -> None:
@@ -201,26 +201,26 @@ class _Draft:
         if isinstance(config, MovingPods) and config.paused:
             self._keep(judge, plugin, config, Note(reason="Paused", text=f"{plugin.name} is paused"))
             return
-        given: dict[tuple[tuple[str, str, str], ...], Verdict | None] = {}
+        verdicts: dict[tuple[tuple[str, str, str], ...], Verdict | None] = {}
 
         def once(message: Finding | Together) -> Verdict | None:
             findings = message.findings if isinstance(message, Together) else (message,)
             named = tuple([msgspec.structs.replace(finding, plugin=plugin.name) for finding in findings])
             key = tuple([(finding.pod, finding.reason, finding.fact) for finding in named])
-            if key not in given:
-                given[key] = (
+            if key not in verdicts:
+                verdicts[key] = (
                     self._answer_all(judge, msgspec.structs.replace(message, findings=named))
                     if isinstance(message, Together)
                     else answer(named[0])
                 )
-            return given[key]
+            return verdicts[key]
 
         fault = self._converse(judge, plugin, config, self._view, once)
         if not fault:
             return
         bad = faults.culprits(self._view, lambda view: self._converse(judge, plugin, config, view, None))
         self._notes += [
-            Note(node=node, reason=PLUGIN_FAULT, text=text, plugin=plugin.name) for node, text in faults.told(bad)
+            Note(node=node, reason=PLUGIN_FAULT, text=text, plugin=plugin.name) for node, text in faults.summaries(bad)
         ]
         for one in bad:
             pods = self._view.nodes[one.node].pods
@@ -249,13 +249,11 @@ class _Draft:
                 return ""
             except Exception as error:  # noqa: BLE001 - a fault about one pod or node costs that one
                 return _fault(error)
-            if answer is None:
-                verdict = _TRIED if isinstance(message, Finding | Together) else None
-            elif isinstance(message, Finding | Together):
-                verdict = answer(message)
-            else:
+            verdict = None
+            if isinstance(message, Finding | Together):
+                verdict = answer(message) if answer else _TRIED
+            elif answer:
                 self._keep(judge, plugin, config, message)
-                verdict = None
 
     def _keep(self, judge: _Judge, plugin: Plugin, config: object, message: Aside) -> None:
         if isinstance(message, Note):
@@ -268,7 +266,7 @@ class _Draft:
         elif isinstance(message, DeletionCost):
             self._costs.setdefault(message.pod, message)
         else:
-            self._remembered[(judge.profile.name, plugin.name)] = message.value
+            self._memory[(judge.profile.name, plugin.name)] = message.value
 
     def _miss(self, plugin: Plugin, config: object, pods: Iterable[PodView]) -> None:
         """The plugin could not judge these pods, as far as it was to look at them."""
@@ -276,18 +274,18 @@ class _Draft:
 
     def _answer(self, judge: _Judge, uid: str, findings: tuple[Finding, ...]) -> Verdict:
         pod = self._view.by_uid[uid]
-        before = self._decided.get(pod.uid)
+        before = self._outcomes.get(pod.uid)
         if before and before.verdict == "evict":
-            self._decided[pod.uid] = _merged(before, msgspec.structs.replace(before, findings=findings))
+            self._outcomes[pod.uid] = _merge(before, msgspec.structs.replace(before, findings=findings))
             return Verdict(evicted=False, reason="GoesAlready")
-        asked = Candidate(pod, findings, judge.profile, self._view.age(pod), self._past.sightings)
+        candidate = Candidate(pod, findings, judge.profile, self._view.age(pod), self._past.sightings)
         try:
-            outcome = self._decide(asked, judge.guards)
+            outcome = self._decide(candidate, judge.guards)
         except Exception as error:  # noqa: BLE001 - one pod's fault costs that pod
-            outcome = asked.kept((Refusal(FAULT, _fault(error)),))
-        self._decided[pod.uid] = _merged(before, outcome)
+            outcome = candidate.kept((Refusal(FAULT, _fault(error)),))
+        self._outcomes[pod.uid] = _merge(before, outcome)
         if outcome.verdict == "evict":
-            self._taken.add(pod.uid)
+            self._evictions.add(pod.uid)
             return Verdict(evicted=True)
         reason = outcome.reasons[0].reason
         if reason == REQUESTED:
@@ -297,46 +295,53 @@ class _Draft:
     def _answer_all(self, judge: _Judge, together: Together) -> Verdict:
         """Decide on pods that go all or not at all."""
         profile, view = judge.profile, self._view
-        asked = [
+        candidates = [
             Candidate(view.by_uid[f.pod], (f,), profile, view.age(view.by_uid[f.pod]), self._past.sightings)
             for f in together.findings
         ]
         try:
-            outcomes = self._decide_all(asked, judge.guards, together)
+            outcomes = self._decide_all(candidates, judge.guards, together)
         except Exception as error:  # noqa: BLE001 - a fault about one set of pods costs that set
-            outcomes = [one.kept((Refusal(FAULT, _fault(error)),)) for one in asked]
+            outcomes = [one.kept((Refusal(FAULT, _fault(error)),)) for one in candidates]
         for outcome in outcomes:
-            self._decided[outcome.pod.uid] = _merged(self._decided.get(outcome.pod.uid), outcome)
+            self._outcomes[outcome.pod.uid] = _merge(self._outcomes.get(outcome.pod.uid), outcome)
         stays = next((outcome for outcome in outcomes if outcome.verdict == "kept"), None)
         if stays:
             return Verdict(evicted=False, reason=stays.reasons[0].reason)
-        self._taken.update(outcome.pod.uid for outcome in outcomes)
+        self._evictions.update(outcome.pod.uid for outcome in outcomes)
         return Verdict(evicted=True)
 
-    def _decide_all(self, asked: list[Candidate], guards: default_evictor.Guards, together: Together) -> list[Outcome]:
-        refusals = [(_GOES,) if one.pod.uid in self._taken else self._refusals(one, guards) for one in asked]
+    def _decide_all(
+        self, candidates: list[Candidate], guards: default_evictor.Guards, together: Together
+    ) -> list[Outcome]:
+        refusals = [(_GOES,) if one.pod.uid in self._evictions else self._refusals(one, guards) for one in candidates]
         if not any(refusals):
-            refusals = [self._refusal_of_all([one.pod for one in asked])] * len(asked)
-        places, why = ([], "") if any(refusals) else self._homes(asked, together)
-        if why:
-            refusals = [(Refusal("FitsNowhere", why),)] * len(asked)
-        first = next((one for one, spoken in zip(asked, refusals, strict=True) if spoken), None)
+            refusals = [self._refusal_of_all([one.pod for one in candidates])] * len(candidates)
+        places = list[Place]()
+        if not any(refusals):
+            with self._fit.attempt():
+                places, why = self._arrange(candidates, together)
+            if why:
+                refusals = [(Refusal("FitsNowhere", why),)] * len(candidates)
+        first = next((one for one, spoken in zip(candidates, refusals, strict=True) if spoken), None)
         if first is None:
             if self._setup.fit == "plan":
-                self._rearrange(asked, together)
-            all_, left = tuple(one.pod.uid for one in asked), {one.pod.node for one in asked}
-            free = tuple(one.pod.uid for one, place in zip(asked, places, strict=True) if place.node not in left)
+                self._arrange(candidates, together)
+            all_, sources = tuple(one.pod.uid for one in candidates), {one.pod.node for one in candidates}
+            free = tuple(
+                one.pod.uid for one, place in zip(candidates, places, strict=True) if place.node not in sources
+            )
             return [
                 msgspec.structs.replace(
-                    self._taken_with(one, place),
+                    self._take(one, Search((place,), {})),
                     together=all_,
                     held_first=free,
                     waiting=(together.waiting, together.node),
                 )
-                for one, place in zip(asked, places, strict=True)
+                for one, place in zip(candidates, places, strict=True)
             ]
         others = (Refusal("OthersStay", f"it would go only together with {first.pod.key}, which stays"),)
-        return [one.kept(spoken or others) for one, spoken in zip(asked, refusals, strict=True)]
+        return [one.kept(spoken or others) for one, spoken in zip(candidates, refusals, strict=True)]
 
     def _refusal_of_all(self, pods: list[PodView]) -> tuple[Refusal, ...]:
         reason, text = self._budget.refusal_of_all(pods)
@@ -347,62 +352,50 @@ class _Draft:
             return (Refusal("OwnerDelay", "minDelayPerOwner is set, and two pods of one owner would have to go"),)
         return ()
 
-    def _homes(self, asked: list[Candidate], together: Together) -> tuple[list[Place], str]:
-        """The place of each pod once the one that waits has its own, or what stands against one of them."""
+    def _arrange(self, candidates: list[Candidate], together: Together) -> tuple[list[Place], str]:
+        """Make all of the moves, and that of the pod that waits; the places of the others, or what stands against one
+        of them."""
         places: list[Place] = []
-        with self._fit.attempt():
-            for one in asked:
-                self._fit.leave(one.pod)
-            coming = [(together.waiting, together.node), *zip((o.pod for o in asked), together.homes, strict=True)]
-            for pod, node in coming:
-                why, bookings = self._fit.answer(pod, node)
-                if why:
-                    return [], f"{pod.key} does not fit on {node} any more: {why}"
-                places.append(Place(node, bookings=bookings))
-                self._fit.move(pod, places[-1])
+        for one in candidates:
+            self._fit.leave(one.pod)
+        coming = [(together.waiting, together.node), *zip((o.pod for o in candidates), together.homes, strict=True)]
+        for pod, node in coming:
+            why, bookings = self._fit.answer(pod, node)
+            if why:
+                return [], f"{pod.key} does not fit on {node} any more: {why}"
+            places.append(Place(node, bookings=bookings))
+            self._fit.move(pod, places[-1])
         return places[1:], ""
 
-    def _rearrange(self, asked: list[Candidate], together: Together) -> None:
-        """Count on all of the moves, and on the place of the pod that waits."""
-        for one in asked:
-            self._fit.leave(one.pod)
-        for pod, node in ((together.waiting, together.node), *zip((o.pod for o in asked), together.homes, strict=True)):
-            self._fit.move(pod, Place(node, bookings=self._fit.answer(pod, node)[1]))
-
-    def _taken_with(self, asked: Candidate, place: Place) -> Outcome:
-        self._budget.take(asked.pod)
-        self._pacer.take(asked.pod)
-        name, age = asked.profile.name, asked.age_seconds
-        found = Search((place,), {})
-        return Outcome(asked.pod, asked.findings, "evict", name, search=found, target=place.node, age_seconds=age)
-
-    def _decide(self, asked: Candidate, guards: default_evictor.Guards) -> Outcome:
-        pod, profile = asked.pod, asked.profile
-        refusals = self._refusals(asked, guards)
+    def _decide(self, candidate: Candidate, guards: default_evictor.Guards) -> Outcome:
+        pod, profile = candidate.pod, candidate.profile
+        refusals = self._refusals(candidate, guards)
         if refusals:
-            return asked.kept(refusals)
+            return candidate.kept(refusals)
         reason, text = self._budget.refusal(pod)
         if reason == limits.TOTAL:
             # Nothing goes after this, so where it would fit is not worth asking every node.
-            return asked.kept((Refusal(reason, text),))
+            return candidate.kept((Refusal(reason, text),))
         each = bool(self._explained) and pod.is_called(self._explained)
-        found = self._fit.search(pod, profile.args.node_selector, each=each)
-        home = asked.home
+        search = self._fit.search(pod, profile.args.node_selector, each=each)
+        home = candidate.home
         if home == "elsewhere":
-            found = msgspec.structs.replace(found, places=tuple(place for place in found.places if not place.here))
+            search = msgspec.structs.replace(search, places=tuple(place for place in search.places if not place.here))
         must_fit = profile.args.node_fit or bool(home) or (self._alone and pod.pod.active)
-        if must_fit and not found.places:
-            return asked.kept((Refusal("FitsNowhere", found.sentence),), found)
+        if must_fit and not search.places:
+            return candidate.kept((Refusal("FitsNowhere", search.sentence),), search)
         if reason:
-            return asked.kept((Refusal(reason, text),), found)
-        return self._take(asked, found)
+            return candidate.kept((Refusal(reason, text),), search)
+        if self._setup.fit == "plan":
+            self._go(pod, search.places[0] if search.places else None)
+        return self._take(candidate, search)
 
-    def _refusals(self, asked: Candidate, guards: default_evictor.Guards) -> tuple[Refusal, ...]:
-        pod, args = asked.pod, asked.profile.args
+    def _refusals(self, candidate: Candidate, guards: default_evictor.Guards) -> tuple[Refusal, ...]:
+        pod, args = candidate.pod, candidate.profile.args
         request = self._past.background.get(pod.uid)
         if request and request.state == "background":
             return (Refusal("EvictionInBackground", "its eviction was asked for and goes on in the background"),)
-        unripe = asked.unripe()
+        unripe = candidate.unripe()
         early = guards.refusals(pod)
         late = default_evictor.late_refusals(pod, self._view, args)
         settings = self._setup.eviction_requests
@@ -411,17 +404,21 @@ class _Draft:
             if reason == REQUESTED or not settings.fallback:
                 self._answers[pod.uid] = Refusal(reason, request.text)
                 return (self._answers[pod.uid],)
-        return ((unripe,) if unripe else ()) + early + late + self._pacer.refusals(pod, asked.findings)
+        return ((unripe,) if unripe else ()) + early + late + self._pacer.refusals(pod, candidate.findings)
 
-    def _take(self, asked: Candidate, found: Search) -> Outcome:
-        pod, place = asked.pod, found.places[0] if found.places else None
+    def _take(self, candidate: Candidate, search: Search) -> Outcome:
+        pod, target = candidate.pod, search.places[0].node if search.places else ""
         self._budget.take(pod)
         self._pacer.take(pod)
-        if self._setup.fit == "plan":
-            self._go(pod, place)
-        target = place.node if place else ""
-        age = asked.age_seconds
-        return Outcome(pod, asked.findings, "evict", asked.profile.name, search=found, target=target, age_seconds=age)
+        return Outcome(
+            pod,
+            candidate.findings,
+            "evict",
+            candidate.profile.name,
+            search=search,
+            target=target,
+            age_seconds=candidate.age_seconds,
+        )
 
     def _go(self, pod: PodView, place: Place | None) -> None:
         # A pod that has ended was replaced when it did: nothing comes for it, and it takes no capacity anywhere.
@@ -436,7 +433,7 @@ class _Draft:
         for point in POINTS:
             for judge in self._judges:
                 self._work(judge, point)
-        decided = self._decided
+        decided = self._outcomes
         if self._setup.fit == "snapshot":  # Nothing was to count on it; the state of nodes afterwards is reported.
             for outcome in (o for o in decided.values() if o.verdict == "evict"):
                 self._go(outcome.pod, outcome.search.places[0] if outcome.search and outcome.search.places else None)
@@ -456,7 +453,7 @@ class _Draft:
             eviction_requests=self._setup.eviction_requests,
             standing={uid: one.text for uid, one in self._past.background.items() if one.state != "background"},
             withdrawals=self._withdrawals(unjudged),
-            memory=self._remembered,
+            memory=self._memory,
             migration=self._setup.migration,
             cordon=tuple(dict.fromkeys(self._cordons)),
             deletion_costs=tuple(self._costs.values()),
@@ -477,7 +474,7 @@ class _Draft:
         """EvictionRequests that do not go on. A pod that a plugin could not judge stays asked."""
         withdrawals: dict[str, Refusal] = {}
         for uid, request in self._past.background.items():
-            outcome, answer = self._decided.get(uid), self._answers.get(uid)
+            outcome, answer = self._outcomes.get(uid), self._answers.get(uid)
             first = outcome.reasons[0] if outcome and outcome.reasons else None
             if request.state == "gone":
                 withdrawals[uid] = Refusal("PodGone", request.text)
@@ -491,18 +488,18 @@ class _Draft:
 
     def _waiting(self) -> Iterator[PodAnswer]:
         """Answers about a pod that was asked about and waits for a node, as long as the plan moves nothing."""
-        asked = [pod for pod in self._view.unbound if pod.is_called(self._explained) and not pod.node]
-        for pod, judge in itertools.product(asked if self._explained else (), self._judges):
+        pods = [pod for pod in self._view.unbound if pod.is_called(self._explained) and not pod.node]
+        for pod, judge in itertools.product(pods if self._explained else (), self._judges):
             handle = msgspec.structs.replace(self._handle(judge, "", self._view), budget=None)
-            found, rooms = self._fit.search(pod, each=True), handle.rooms(pod, MOST_MOVES)
-            yield PodAnswer(pod.uid, judge.profile.name, (), (), found, rooms=rooms)
+            search, rooms = self._fit.search(pod, each=True), handle.rooms(pod, MOST_MOVES)
+            yield PodAnswer(pod.uid, judge.profile.name, (), (), search, rooms=rooms)
 
     def _explanations(self) -> Iterator[PodAnswer]:
         """Each profile's answer about the pod that was asked about."""
         if not self._explained:
             return
-        asked = [pod for pod in self._view.by_uid.values() if pod.is_called(self._explained) and pod.node]
-        for pod, judge in itertools.product(asked, self._judges):
+        pods = [pod for pod in self._view.by_uid.values() if pod.is_called(self._explained) and pod.node]
+        for pod, judge in itertools.product(pods, self._judges):
             args = judge.profile.args
             late = default_evictor.late_refusals(pod, self._view, args)
             yield PodAnswer(
@@ -517,20 +514,20 @@ class _Draft:
             )
 
     def _plugin_answer(self, pod: PodView, judge: _Judge, plugin: Plugin, config: Any) -> PluginAnswer:
-        outcome = self._decided.get(pod.uid)
-        found = [f for f in outcome.findings if f.plugin == plugin.name] if outcome else []
+        outcome = self._outcomes.get(pod.uid)
+        findings = [f for f in outcome.findings if f.plugin == plugin.name] if outcome else []
         notes = [n for n in self._notes if n.plugin == plugin.name and n.node in ("", pod.node)]
-        if found:
-            return PluginAnswer(plugin.name, "found", "; ".join(f"{f.reason}: {f.fact or f.promise}" for f in found))
+        if findings:
+            return PluginAnswer(plugin.name, "found", "; ".join(f"{f.reason}: {f.fact or f.promise}" for f in findings))
         why = self._not_chosen(pod, judge, config)
         if why:
             return PluginAnswer(plugin.name, "not chosen", why)
-        said = (
+        numbers = (
             plugin.numbers(pod, self._view, config, self._handle(judge, plugin.name, self._view))
             if plugin.numbers
             else ""
         )
-        words = [*(f"{note.reason}: {note.text}" for note in notes), *([said] if said else [])]
+        words = [*(f"{note.reason}: {note.text}" for note in notes), *([numbers] if numbers else [])]
         unsure = any(note.reason in _UNSURE for note in notes)
         return PluginAnswer(plugin.name, "not judged" if unsure else "fine", "; ".join(words) or "no finding")
 
@@ -570,14 +567,14 @@ def _fault(error: Exception) -> str:
     return f"a fault of the program itself: {isolation.described(error)}"
 
 
-def _merged(before: Outcome | None, outcome: Outcome) -> Outcome:
+def _merge(before: Outcome | None, outcome: Outcome) -> Outcome:
     """One answer a pod: the later one when it evicts, else the first one; all findings are kept."""
     if before is None:
         return outcome
-    chosen = outcome if outcome.verdict == "evict" and before.verdict == "kept" else before
-    known = set(map(_identity, before.findings))
-    more = tuple(f for f in outcome.findings if _identity(f) not in known)
-    return msgspec.structs.replace(chosen, findings=(*before.findings, *more))
+    decisive = outcome if outcome.verdict == "evict" and before.verdict == "kept" else before
+    identities = set(map(_identity, before.findings))
+    more = tuple(f for f in outcome.findings if _identity(f) not in identities)
+    return msgspec.structs.replace(decisive, findings=(*before.findings, *more))
 
 
 def _identity(finding: Finding) -> tuple[str, str, str]:

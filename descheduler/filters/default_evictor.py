@@ -39,15 +39,15 @@ def check(view: View, args: Args) -> None:
     """InputError when the arguments name something that is not in the picture."""
     name = args.priority_threshold.name
     if name and name not in view.priority_classes:
-        known = ", ".join(sorted(view.priority_classes)) or "none"
-        do = f"add the PriorityClass to the snapshot (there: {known}) or give a value"
+        classes = ", ".join(sorted(view.priority_classes)) or "none"
+        do = f"add the PriorityClass to the snapshot (there: {classes}) or give a value"
         field = "DefaultEvictor.priorityThreshold.name"
         raise InputError(Problem("policy", field, name, "no such PriorityClass in the snapshot", do))
 
 
 _Question = tuple[int, str, Args]
 """Its number, the protection that is asked, and with which arguments."""
-_Found = list[tuple[int, Refusal]]
+_Numbered = list[tuple[int, Refusal]]
 """Refusals, by the number of the question."""
 
 
@@ -59,13 +59,13 @@ class Guards:
         self._view = view
         self._every = every = tuple(every)
         self._first = every[0]
-        asked = [(reason, args) for args in every for reason, (holds, _) in _PROTECTIONS.items() if holds(args)]
-        questions = [(number, reason, args) for number, (reason, args) in enumerate(asked)]
+        protections = [(reason, args) for args in every for reason, (holds, _) in _PROTECTIONS.items() if holds(args)]
+        questions = [(number, reason, args) for number, (reason, args) in enumerate(protections)]
         self._of_templates = [question for question in questions if question[1] not in _PERSONAL]
         self._of_pods = [question for question in questions if question[1] in _PERSONAL]
         self._by_labels = any(reason == "LabelSelector" for _, reason, _ in questions)
-        self._shared: dict[tuple[object, ...], _Found] = {}
-        self._last: dict[tuple[object, ...], _Found] = {}
+        self._shared: dict[tuple[object, ...], _Numbered] = {}
+        self._last: dict[tuple[object, ...], _Numbered] = {}
         """The same of the picture before."""
 
     @classmethod
@@ -73,11 +73,11 @@ class Guards:
         """The guards of the profile `name`, which know what they said of the picture before as far as that follows from
         pods and arguments alone."""
         guards = cls(view, every)
-        if view.kept is not None:
-            last = view.kept.get((Guards, name))
+        if view.cache is not None:
+            last = view.cache.get((Guards, name))
             if isinstance(last, Guards) and last._every == every and last._reads() == guards._reads():
                 guards._last = last._shared
-            view.kept[Guards, name] = guards
+            view.cache[Guards, name] = guards
         return guards
 
     def _reads(self) -> tuple[object, ...]:
@@ -106,18 +106,18 @@ class Guards:
         # The key holds all that the protections read, but for those that are `_PERSONAL`.
         template = pod.template if self._by_labels else pod.template.spec
         key = (template, *_own(pod))
-        known = self._shared.get(key)
-        if known is None:
-            known = self._last.get(key)
-            known = self._shared[key] = self._ask_each(pod, self._of_templates) if known is None else known
-        found = known
+        numbered = self._shared.get(key)
+        if numbered is None:
+            numbered = self._last.get(key)
+            numbered = self._shared[key] = self._ask_each(pod, self._of_templates) if numbered is None else numbered
         if self._of_pods:
-            found = sorted(found + self._ask_each(pod, self._of_pods), key=lambda one: one[0])
-        return tuple(dict.fromkeys([refusal for _, refusal in found])) if found else ()
+            numbered = sorted(numbered + self._ask_each(pod, self._of_pods), key=lambda one: one[0])
+        return tuple(dict.fromkeys([refusal for _, refusal in numbered])) if numbered else ()
 
-    def _ask_each(self, pod: PodView, questions: Iterable[_Question]) -> _Found:
-        found = [(number, reason, _PROTECTIONS[reason][1](pod, self._view, args)) for number, reason, args in questions]
-        return [(number, Refusal(reason, text)) for number, reason, text in found if text]
+    def _ask_each(self, pod: PodView, questions: Iterable[_Question]) -> _Numbered:
+        view = self._view
+        texts = [(number, reason, _PROTECTIONS[reason][1](pod, view, args)) for number, reason, args in questions]
+        return [(number, Refusal(reason, text)) for number, reason, text in texts if text]
 
 
 def _special(pod: PodView) -> bool:
@@ -134,8 +134,8 @@ def _own(pod: PodView) -> tuple[object, ...]:
 
 
 def _collect(guards: dict[str, Guard], pod: PodView, view: View, args: Args) -> tuple[Refusal, ...]:
-    found = [(reason, guard(pod, view, args)) for reason, guard in guards.items()]
-    return tuple([Refusal(reason, text) for reason, text in found if text])
+    objections = [(reason, guard(pod, view, args)) for reason, guard in guards.items()]
+    return tuple([Refusal(reason, text) for reason, text in objections if text])
 
 
 def _mirror(pod: PodView, _view: View, _args: Args) -> str:
@@ -148,8 +148,8 @@ def _mirror(pod: PodView, _view: View, _args: Args) -> str:
 
 def _placeholder(pod: PodView, _view: View, _args: Args) -> str:
     """Moving one would free the place it holds, and nothing else."""
-    held = stands_for(pod.object.metadata)
-    return f"it holds the place of the Reservation with uid {held}" if held else ""
+    reservation = stands_for(pod.object.metadata)
+    return f"it holds the place of the Reservation with uid {reservation}" if reservation else ""
 
 
 def _opted_out(pod: PodView, _view: View, _args: Args) -> str:
@@ -170,10 +170,10 @@ def _critical(pod: PodView, _view: View, _args: Args) -> str:
 
 
 def _threshold(pod: PodView, view: View, args: Args) -> str:
-    wanted, priority = args.priority_threshold, pod.pod.priority
-    limit = SYSTEM_CRITICAL if wanted.value is None else wanted.value
-    if wanted.name:
-        limit = view.priority_classes[wanted.name]
+    threshold, priority = args.priority_threshold, pod.pod.priority
+    limit = SYSTEM_CRITICAL if threshold.value is None else threshold.value
+    if threshold.name:
+        limit = view.priority_classes[threshold.name]
     above = priority is not None and limit <= priority < SYSTEM_CRITICAL
     return f"its priority {priority} is not below the threshold {limit}" if above else ""
 
@@ -205,23 +205,23 @@ def _claims(pod: PodView, view: View, args: Args) -> str:
     ]
     protected = {c.name for c in args.pod_protections.config.pods_with_pvc.protected_storage_classes}
     classes = {claim: view.storage_classes.get(f"{pod.pod.namespace}/{claim}", "") for claim in claims}
-    held = [claim for claim in claims if not protected or not classes[claim] or classes[claim] in protected]
-    return f"it holds the claims {', '.join(held)}" if held else ""
+    blocking = [claim for claim in claims if not protected or not classes[claim] or classes[claim] in protected]
+    return f"it holds the claims {', '.join(blocking)}" if blocking else ""
 
 
 def _labels(pod: PodView, _view: View, args: Args) -> str:
-    wanted = args.label_selector
-    return "its labels are not those of labelSelector" if wanted and not wanted.matches(pod.pod.labels) else ""
+    selector = args.label_selector
+    return "its labels are not those of labelSelector" if selector and not selector.matches(pod.pod.labels) else ""
 
 
 def _namespace(pod: PodView, view: View, args: Args) -> str:
-    wanted = args.namespace_label_selector
-    if wanted is None or wanted == LabelSelector():
+    selector = args.namespace_label_selector
+    if selector is None or selector == LabelSelector():
         return ""
     labels = view.namespaces.get(pod.pod.namespace)
     if labels is None:
         return f"namespaceLabelSelector is set and the namespace {pod.pod.namespace} is not in the snapshot"
-    return "" if wanted.matches(labels) else f"the namespace {pod.pod.namespace} is not one of namespaceLabelSelector"
+    return "" if selector.matches(labels) else f"the namespace {pod.pod.namespace} is not one of namespaceLabelSelector"
 
 
 def _chosen_namespace(pod: PodView, _view: View, args: Args) -> str:
@@ -242,8 +242,8 @@ def _replicas(pod: PodView, view: View, args: Args) -> str:
 def _age(pod: PodView, view: View, args: Args) -> str:
     age = view.age(pod) if pod.object.status.start_time else None
     young = age is None or age < duration.seconds(args.min_pod_age or "0")
-    shown = "at an unknown time" if age is None else f"{duration.age(age)} ago"
-    return f"it started {shown}, minPodAge is {args.min_pod_age}" if young else ""
+    start = "at an unknown time" if age is None else f"{duration.age(age)} ago"
+    return f"it started {start}, minPodAge is {args.min_pod_age}" if young else ""
 
 
 def _many_budgets(pod: PodView, view: View, _args: Args) -> str:

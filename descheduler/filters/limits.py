@@ -55,9 +55,9 @@ class Budget:
         """`going`: node and namespace of pods that earlier cycles evict in the background; they count as well."""
         self._limits = limits
         self._view = view
-        self._taken: Counter[tuple[str, str]] = Counter()
+        self._counts: Counter[tuple[str, str]] = Counter()
         for node, namespace in going:
-            self._taken.update(((TOTAL, ""), (PER_NODE, node), (PER_NAMESPACE, namespace)))
+            self._counts.update(((TOTAL, ""), (PER_NODE, node), (PER_NAMESPACE, namespace)))
 
     def refusal(self, pod: PodView) -> tuple[str, str]:
         """(reason, sentence) of the first limit that one more eviction would break; two empty texts when none would.
@@ -65,7 +65,7 @@ class Budget:
         Order: the total, node, namespace (upstream), or node, namespace, total (Koordinator), then ours.
         """
         for reason, subject, limit in self._counters(pod):
-            if self._taken.get((reason, subject), 0) >= limit:
+            if self._counts.get((reason, subject), 0) >= limit:
                 return reason, self._words(reason, subject, limit)
         return "", ""
 
@@ -74,7 +74,7 @@ class Budget:
         before = Counter[tuple[str, str]]()
         for pod in pods:
             for reason, subject, limit in self._counters(pod):
-                if self._taken[reason, subject] + before[reason, subject] >= limit:
+                if self._counts[reason, subject] + before[reason, subject] >= limit:
                     return reason, self._words(reason, subject, limit)
                 before[reason, subject] += 1
         return "", ""
@@ -82,7 +82,7 @@ class Budget:
     def take(self, pod: PodView) -> None:
         """Count the eviction of `pod`."""
         for reason, subject, _limit in self._counters(pod):
-            self._taken[reason, subject] += 1
+            self._counts[reason, subject] += 1
 
     def _counters(self, pod: PodView) -> Iterator[tuple[str, str, int]]:
         """The limits that there are: reason, what is counted, and how many."""
@@ -97,8 +97,8 @@ class Budget:
             yield TOTAL, "", limits.total
         if limits.per_owner is not None and pod.owner:
             owners = pod.object.metadata.owner_references or ()
-            chosen = next((o for o in owners if o.controller), owners[0])
-            yield PER_OWNER, pod.owner, share(limits.per_owner, self._view.replicas.get(chosen.uid, 0))
+            controller = next((o for o in owners if o.controller), owners[0])
+            yield PER_OWNER, pod.owner, share(limits.per_owner, self._view.replicas.get(controller.uid, 0))
         for budget in self._view.budgets_by_pod.get(pod.uid, ()):
             yield BUDGET, budget.key, budget.allowed
 
@@ -106,6 +106,6 @@ class Budget:
         if reason == BUDGET:
             return f"PodDisruptionBudget {subject} allows {limit} disruptions, and none is left"
         per_owner = self._limits.per_owner
-        shown = f"{per_owner} ({limit})" if reason == PER_OWNER and limit != per_owner else limit
+        most = f"{per_owner} ({limit})" if reason == PER_OWNER and limit != per_owner else limit
         of = f" of {subject}" if subject else ""
-        return f"{_OPTIONS[reason]} is {shown}, and so many{of} go before it"
+        return f"{_OPTIONS[reason]} is {most}, and so many{of} go before it"

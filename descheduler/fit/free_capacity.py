@@ -67,13 +67,13 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
 
     def _pass_on(self, other: FreeCapacity, pod: PodView, sign: int) -> None:
         """Hand the sums on, changed by the one pod: nobody sums up thirty pods again."""
-        known, passed = self.__dict__, other.__dict__
-        passed["allocatable"] = self.allocatable
-        free = passed["unrequested"] = dict(self.unrequested)
+        sums, changed = self.__dict__, other.__dict__
+        changed["allocatable"] = self.allocatable
+        free = changed["unrequested"] = dict(self.unrequested)
         for name, amount in pod.pod.requests.items():
             free[name] = free.get(name, 0) - sign * amount.nano
-        if known.get("free_slots") is not None:
-            passed["free_slots"] = known["free_slots"] - sign
+        if sums.get("free_slots") is not None:
+            changed["free_slots"] = sums["free_slots"] - sign
 
     @property
     def pods(self) -> tuple[PodView, ...]:
@@ -93,8 +93,8 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
     @functools.cached_property
     def requested(self) -> Mapping[str, int]:
         """Requests of all pods, in nano-units by resource."""
-        held = {name: amount.nano for name, amount in self.allocatable.items()}
-        return {name: taken for name, free in self.unrequested.items() if (taken := held.get(name, 0) - free)}
+        total = {name: amount.nano for name, amount in self.allocatable.items()}
+        return {name: used for name, free in self.unrequested.items() if (used := total.get(name, 0) - free)}
 
     @functools.cached_property
     def fullness(self) -> float:
@@ -106,8 +106,8 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
     def unrequested(self) -> Mapping[str, int]:
         """Nano-units that nobody has requested, by resource; below zero when the node is overcommitted."""
         # Other values than the node as it is get it from the one before.
-        held, requested = {name: amount.nano for name, amount in self.allocatable.items()}, self.node.requested
-        return {name: held.get(name, 0) - requested.get(name, 0) for name in {**held, **requested}}
+        total, requested = {name: amount.nano for name, amount in self.allocatable.items()}, self.node.requested
+        return {name: total.get(name, 0) - requested.get(name, 0) for name in {**total, **requested}}
 
     @functools.cached_property
     def free_slots(self) -> int | None:
@@ -128,33 +128,33 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
     @functools.cached_property
     def free_cpus(self) -> CPUSet:
         """CPUs that are neither reserved nor anybody's own. Arrivals are not in it: their CPUs have no numbers yet."""
-        return self.node.topology.cpuset - self.node.reserved.known - self.pinned
+        return self.node.topology.cpuset - self.node.reserved.cpus - self.pinned
 
     @functools.cached_property
     def koordinator(self) -> KoordinatorNode:
         """The node for Koordinator's scheduler, with what the residents hold; CPUs that others hold are reserved."""
         topology = self.node.koordinator
-        held = NodeAllocation.of(topology.machine, self._allocations())
-        kept = topology.reserved | self.node.reserved.known | CPUSet(self.pinned.ids - held.cpus.keys())
-        topology = msgspec.structs.replace(topology, reserved=kept)
+        allocations = NodeAllocation.of(topology.machine, self._allocations())
+        reserved = topology.reserved | self.node.reserved.cpus | CPUSet(self.pinned.ids - allocations.cpus.keys())
+        topology = msgspec.structs.replace(topology, reserved=reserved)
         requested = {name: Quantity(nano) for name, nano in self.requested.items()}
-        return KoordinatorNode.of(self.node.node, topology, held, requested)
+        return KoordinatorNode.of(self.node.node, topology, allocations, requested)
 
     def _allocations(self) -> Iterator[Allocation]:
         """Allocations of the residents by annotation; one that was promised one NUMA node takes all its requests
         there."""
-        by_pod = {held.uid: held for held in assignments.allocations(pod.pod for pod in self.residents)}
+        by_pod = {one.uid: one for one in assignments.allocations(pod.pod for pod in self.residents)}
         for pod in self.residents:
-            held = by_pod.get(pod.uid)
+            allocation = by_pod.get(pod.uid)
             nodes = {node for c in pod.containers for node in numa.promised_nodes(c, self.node.topology)}
             if pod.single_numa and len(nodes) == 1:
-                held = held or Allocation(uid=pod.uid)
+                allocation = allocation or Allocation(uid=pod.uid)
                 (zone,) = nodes
                 amounts = {name: amount for name, amount in pod.pod.requests.items() if is_shared(name)}
-                amounts |= held.zones.get(zone, {})
-                held = msgspec.structs.replace(held, zones={**held.zones, zone: amounts})
-            if held:
-                yield held
+                amounts |= allocation.zones.get(zone, {})
+                allocation = msgspec.structs.replace(allocation, zones={**allocation.zones, zone: amounts})
+            if allocation:
+                yield allocation
 
     @functools.cached_property
     def zones(self) -> Mapping[int, Mapping[str, Quantity]]:
@@ -182,8 +182,8 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
                 for pod in self.residents
                 if any(c.single_numa and numa.promised_nodes(c, self.node.topology) == {number} for c in pod.containers)
             )
-            left = amounts["memory"].nano - promised * NANO
-            amounts["memory"] = Quantity(max(0, left), amounts["memory"].format)
+            available = amounts["memory"].nano - promised * NANO
+            amounts["memory"] = Quantity(max(0, available), amounts["memory"].format)
         return amounts
 
 
@@ -204,8 +204,8 @@ def host_ports(pod: PodView) -> Iterable[Port]:
                 yield port.protocol or "TCP", port.host_port, address
 
 
-def clashes(wanted: Port, used: frozenset[Port]) -> bool:
+def clashes(port: Port, used: frozenset[Port]) -> bool:
     """Tell whether the port is taken. A port on all addresses clashes with the same port on any."""
-    protocol, number, address = wanted
+    protocol, number, address = port
     same = [other for p, n, other in used if (p, n) == (protocol, number)]
     return any(not address or not other or address == other for other in same)

@@ -24,10 +24,10 @@ _Moves = list[tuple[PodView, Place | None]]
 
 def of(view: View) -> FitSearch:
     """The fit of a picture, with answers of the picture before as far as they hold."""
-    if view.kept is None:
+    if view.cache is None:
         return FitSearch(view)
-    last = view.kept.get(KeptFit)
-    fit = view.kept[KeptFit] = last if isinstance(last, KeptFit) and last.follows(view) else KeptFit(view)
+    last = view.cache.get(KeptFit)
+    fit = view.cache[KeptFit] = last if isinstance(last, KeptFit) and last.follows(view) else KeptFit(view)
     return fit
 
 
@@ -56,20 +56,22 @@ class KeptFit(FitSearch):
             return False
         self._view, self._last = view, (self._moves, self._answers)
         self._moves, self._answers, self._is_alike = [], {}, True
-        self._asked, self._question_asked = (), None
+        self._last_question = None
         return True
 
     def search(self, pod: PodView, inside: str = "", *, each: bool = False) -> Search:
         """Ask the nodes."""
-        return self._known(pod, ("search", inside, each), lambda: super(KeptFit, self).search(pod, inside, each=each))
+        return self._answer_once(
+            pod, ("search", inside, each), lambda: super(KeptFit, self).search(pod, inside, each=each)
+        )
 
     def fits(self, pod: PodView, inside: str = "") -> bool:
         """Tell whether `search` finds a place."""
-        return self._known(pod, ("fits", inside), lambda: super(KeptFit, self).fits(pod, inside))
+        return self._answer_once(pod, ("fits", inside), lambda: super(KeptFit, self).fits(pod, inside))
 
     def fits_on(self, pod: PodView, names: Collection[str]) -> bool:
         """Tell whether it would fit on one of these nodes."""
-        return self._known(pod, ("on", frozenset(names)), lambda: super(KeptFit, self).fits_on(pod, names))
+        return self._answer_once(pod, ("on", frozenset(names)), lambda: super(KeptFit, self).fits_on(pod, names))
 
     def capacity(self, node: str) -> FreeCapacity:
         """Rest of a node."""
@@ -97,15 +99,15 @@ class KeptFit(FitSearch):
         else:
             super().leave(pod)
 
-    def _known(self, pod: PodView, question: tuple[object, ...], ask: Callable[[], T]) -> T:
+    def _answer_once(self, pod: PodView, question: tuple[object, ...], ask: Callable[[], T]) -> T:
         if self._journal is not None:
             return ask()
         key = (len(self._moves), pod.uid, *question)
-        found = self._answers.get(key)
-        if found is None and self._is_alike:
-            found = self._last[1].get(key)
+        entry = self._answers.get(key)
+        if entry is None and self._is_alike:
+            entry = self._last[1].get(key)
         answer: T
-        _, answer = self._answers[key] = found if found and _alike_pods(found[0], pod) else (pod, ask())
+        _, answer = self._answers[key] = entry if entry and _alike_pods(entry[0], pod) else (pod, ask())
         return answer
 
     def _note(self, pod: PodView, place: Place | None) -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from descheduler.framework import NodeView, PodView, View
+from descheduler.framework import NodeView, PodView
 from descheduler.picture.node_index import NodeIndex, label_keys, node_affinity
 from koordlite.model import label_selectors, node_selectors
 from koordlite.model.wire import objects
@@ -27,6 +27,7 @@ class Group(msgspec.Struct, frozen=True):
     """Up to `EXAMPLES` of them."""
 
 
+_NO_NODES = Group(0, ())
 Groups = Mapping[str, Group]
 """By reason."""
 
@@ -37,7 +38,7 @@ class Tally:
 
     def __init__(self, refusals: Mapping[str, str]) -> None:
         self.by_node = dict(refusals)
-        self._known: dict[str, set[str]] | None = None
+        self._by_reason: dict[str, set[str]] | None = None
         self._first: dict[str, list[str]] = {}
         """The first nodes by name, one more than there are examples, by reason."""
         self._all: Groups | None = None
@@ -45,11 +46,11 @@ class Tally:
     @property
     def _members(self) -> dict[str, set[str]]:
         """Nodes by reason. Most tallies are only asked whether any node took the pod."""
-        if self._known is None:
-            self._known = {}
+        if self._by_reason is None:
+            self._by_reason = {}
             for name, why in self.by_node.items():
-                self._known.setdefault(why, set()).add(name)
-        return self._known
+                self._by_reason.setdefault(why, set()).add(name)
+        return self._by_reason
 
     def note(self, name: str, why: str) -> None:
         """Set the node's present answer."""
@@ -69,31 +70,29 @@ class Tally:
         """All reasons, leaving one node out."""
         if without not in self.by_node and self._all is not None:
             return self._all
-        found = dict[str, Group]()
+        all_groups = dict[str, Group]()
         for why, names in self._members.items():
             if count := len(names) - (without in names):
                 if why not in self._first:
                     self._first[why] = heapq.nsmallest(EXAMPLES + 1, names)
                 examples = [name for name in self._first[why] if name != without][:EXAMPLES]
-                found[why] = Group(count, tuple(examples))
+                all_groups[why] = Group(count, tuple(examples))
         if without not in self.by_node:
-            self._all = found
-        return found
+            self._all = all_groups
+        return all_groups
 
 
-def merged(several: Iterable[Groups]) -> Groups:
+def merge(several: Iterable[Groups]) -> Groups:
     """The groups of disjoint sets of nodes as one."""
     filled = [groups for groups in several if groups]
     if len(filled) == 1:
         return filled[0]
-    found: dict[str, Group] = {}
+    total: dict[str, Group] = {}
     for groups in filled:
-        for why, one in groups.items():
-            group, known = one, found.get(why)
-            if known:
-                group = Group(known.nodes + group.nodes, (known.examples + group.examples)[:EXAMPLES])
-            found[why] = group
-    return found
+        for why, group in groups.items():
+            first = total.get(why, _NO_NODES)
+            total[why] = Group(first.nodes + group.nodes, (first.examples + group.examples)[:EXAMPLES])
+    return total
 
 
 _OUTSIDE = "outside the evictor's nodeSelector"
@@ -117,18 +116,33 @@ class EligibleNodes(msgspec.Struct, frozen=True, eq=False):
 
 
 class NodeRules:
-    """Static answers for a picture."""
+    """Static answers of nodes: they follow from the objects of these nodes alone, not from their pods."""
 
-    def __init__(self, view: View) -> None:
-        self._view = view
-        self._index = NodeIndex(tuple(view.nodes.values()))
-        self._node_rules: dict[_Key, EligibleNodes] = {}
-        self._taints = tuple(dict.fromkeys(node.object.spec.taints or () for node in view.nodes.values()))
+    def __init__(self, nodes: Mapping[str, NodeView]) -> None:
+        self._index = NodeIndex(tuple(nodes.values()))
+        self._eligible: dict[_Key, EligibleNodes] = {}
+        self._last: dict[_Key, EligibleNodes] = {}
+        """The same of the plan before."""
+        self._taints = tuple(dict.fromkeys(node.object.spec.taints or () for node in nodes.values()))
 
-    def of(self, pod: PodView, inside: objects.LabelSelector) -> EligibleNodes:
-        """The shape of `pod` among the nodes that `inside` selects: the same one for pods that ask the same."""
+    def begin(self) -> None:
+        """Begin a plan: forget what the last one did not ask for."""
+        self._eligible, self._last = {}, self._eligible
+
+    def of(
+        self,
+        pod: PodView,
+        inside: objects.LabelSelector,
+        volume_nodes: Mapping[str, tuple[objects.NodeSelector, ...]],
+    ) -> EligibleNodes:
+        """The shape of `pod` among the nodes that `inside` selects: the same one for pods that ask the same.
+        `volume_nodes`: those of the picture."""
         spec = pod.object.spec
-        volumes = tuple(self._volumes(pod))
+        claims = [(volume.persistent_volume_claim or {}).get("claimName") for volume in spec.volumes or ()]
+        # Selectors of the nodes that reach each volume of the pod.
+        volumes = tuple(
+            selector for name in claims if name for selector in volume_nodes.get(f"{pod.pod.namespace}/{name}", ())
+        )
         key: _Key = (
             tuple(sorted((spec.node_selector or {}).items())),
             node_affinity(spec).required,
@@ -136,31 +150,34 @@ class NodeRules:
             volumes,
             label_selectors.key(inside),
         )
-        if key not in self._node_rules:
+        if key in self._last:
+            self._eligible[key] = self._last[key]
+        elif key not in self._eligible:
             names: list[str] = []
             refusals: dict[str, str] = {}
             allowed: list[str] = []
             tolerated: list[str] = []
-            asked = {*(spec.node_selector or {}), *(inside.match_labels or {})}
-            asked.update(line.key for line in inside.match_expressions or ())
-            asked.update(name for selector in (node_affinity(spec).required, *volumes) for name in label_keys(selector))
-            for kind in self._index.alike(frozenset(asked)):
+            labels = {*(spec.node_selector or {}), *(inside.match_labels or {})}
+            labels.update(line.key for line in inside.match_expressions or ())
+            for selector in (node_affinity(spec).required, *volumes):
+                labels.update(label_keys(selector))
+            for kind in self._index.alike(frozenset(labels)):
                 node, members = kind.first, [one.name for one in kind.nodes]
-                chosen = node_selectors.node_matches(spec, node.name, node.node.labels)
+                is_match = node_selectors.node_matches(spec, node.name, node.node.labels)
                 taint = node_selectors.untolerated(node.object.spec.taints or (), spec.tolerations or ())
-                why = _refusal(node, taint, volumes, chosen=chosen)
+                why = _refusal(node, taint, volumes, is_match=is_match)
                 if not label_selectors.labels_match(inside, node.node.labels):
                     why = _OUTSIDE
-                allowed += members if chosen else ()
+                allowed += members if is_match else ()
                 tolerated += members if taint is None else ()
                 if why:
                     refusals.update(dict.fromkeys(members, why))
                 else:
                     names += members
-            self._node_rules[key] = EligibleNodes(
+            self._eligible[key] = EligibleNodes(
                 dict.fromkeys(sorted(names)), Tally(refusals), dict.fromkeys(sorted(allowed)), frozenset(tolerated)
             )
-        return self._node_rules[key]
+        return self._eligible[key]
 
     def _tolerated(self, tolerations: tuple[objects.Toleration, ...]) -> tuple[object, ...]:
         """Equal for tolerations that mean the same to the nodes there are."""
@@ -168,22 +185,16 @@ class NodeRules:
             return tolerations
         return tuple(node_selectors.untolerated(taints, tolerations) for taints in self._taints)
 
-    def _volumes(self, pod: PodView) -> Iterator[objects.NodeSelector]:
-        """Selectors of the nodes that reach each volume of the pod."""
-        for volume in pod.object.spec.volumes or ():
-            name = (volume.persistent_volume_claim or {}).get("claimName")
-            yield from self._view.volume_nodes.get(f"{pod.pod.namespace}/{name}", ()) if name else ()
-
 
 def _refusal(
-    node: NodeView, taint: objects.Taint | None, volumes: Iterable[objects.NodeSelector], *, chosen: bool
+    node: NodeView, taint: objects.Taint | None, volumes: Iterable[objects.NodeSelector], *, is_match: bool
 ) -> str:
     """The first objection, in the order and the words of upstream NodeFit; volumes are ours."""
     if not node.ready:
         return "node is not ready"
     if node.object.spec.unschedulable:
         return "node is not schedulable"
-    if not chosen:
+    if not is_match:
         return "pod node selector does not match the node label"
     if taint:
         return f"pod does not tolerate the taint {taint.key}:{taint.effect}"
@@ -213,7 +224,7 @@ class Order:
     def __init__(self, nodes: Mapping[str, NodeView], fullness: Callable[[str], float]) -> None:
         self._nodes, self._fullness = nodes, fullness
         self._order = sorted((fullness(name), name) for name in nodes)
-        self._known_domains: dict[str, tuple[Mapping[str, str | None], frozenset[str | None]]] = {}
+        self._domains_by_key: dict[str, tuple[Mapping[str, str | None], frozenset[str | None]]] = {}
 
     def of(self, eligible: EligibleNodes) -> Iterable[str]:
         """All nodes of the shape. Few are sorted, many are picked out."""
@@ -244,8 +255,8 @@ class Order:
 
     def _domains(self, key: str) -> tuple[Mapping[str, str | None], frozenset[str | None]]:
         """Value of the label by node, and all values; none where there are many."""
-        if key not in self._known_domains:
+        if key not in self._domains_by_key:
             domains = {name: node.node.labels.get(key) for name, node in self._nodes.items()}
             values = frozenset(domains.values())
-            self._known_domains[key] = domains, values if len(values) <= _MOST_DOMAINS else frozenset()
-        return self._known_domains[key]
+            self._domains_by_key[key] = domains, values if len(values) <= _MOST_DOMAINS else frozenset()
+        return self._domains_by_key[key]

@@ -17,7 +17,7 @@ from koordlite.numa.kubelet import requests
 from koordlite.numa.nrt import filter as nrt
 
 
-def koordinator_concerned(pod: PodView, capacity: FreeCapacity) -> bool:
+def is_koordinators(pod: PodView, capacity: FreeCapacity) -> bool:
     """Koordinator's scheduler gave the pod its CPUs or NUMA nodes, and knows the CPUs of the node."""
     return bool(capacity.node.koordinator.machine.cpus) and any(c.source == "koordinator" for c in pod.containers)
 
@@ -27,10 +27,10 @@ def koordinator_answer(pod: PodView, capacity: FreeCapacity) -> tuple[str, tuple
 
     A pod that was promised one NUMA node does not fit where the scheduler would give it several.
     """
-    found = _allocation(pod, koordinator_state(capacity))
-    if isinstance(found, Refusal):
-        return f"Koordinator's scheduler would refuse it: {found}", ()
-    bookings = () if found is None else _allocated(found, capacity)
+    allocation = _allocation(pod, koordinator_state(capacity))
+    if isinstance(allocation, Refusal):
+        return f"Koordinator's scheduler would refuse it: {allocation}", ()
+    bookings = () if allocation is None else _allocated(allocation, capacity)
     if pod.single_numa and len(bookings) > 1:
         several = ", ".join(str(zone) for zone, _ in bookings)
         return f"Koordinator's scheduler would give it NUMA nodes {several}, and one was promised", ()
@@ -43,28 +43,28 @@ def koordinator_state(capacity: FreeCapacity) -> KoordinatorNode:
     def after_arrivals() -> KoordinatorNode:
         current = capacity.koordinator
         for pod, _ in capacity.arrivals:
-            found = _allocation(pod, current) if koordinator_concerned(pod, capacity) else None
-            if isinstance(found, Allocation):
-                current = current.with_pod(found)
+            allocation = _allocation(pod, current) if is_koordinators(pod, capacity) else None
+            if isinstance(allocation, Allocation):
+                current = current.with_pod(allocation)
         return current
 
     return capacity.koordinator.once("after arrivals", after_arrivals)
 
 
 def _allocation(pod: PodView, current: KoordinatorNode) -> Allocation | Refusal | None:
-    wanted = koordinator_ask.of(pod.pod)
-    return schedule.bind(wanted, current, uid=pod.uid) if isinstance(wanted, koordinator_ask.PodAsk) else wanted
+    request = koordinator_ask.of(pod.pod)
+    return schedule.bind(request, current, uid=pod.uid) if isinstance(request, koordinator_ask.PodAsk) else request
 
 
-def _allocated(found: Allocation, capacity: FreeCapacity) -> tuple[Booking, ...]:
+def _allocated(allocation: Allocation, capacity: FreeCapacity) -> tuple[Booking, ...]:
     """Amounts by NUMA node; where only CPUs were given, those of each."""
-    if found.zones:
-        return tuple(found.zones.items())
-    split = {zone: len(cpus & found.cpus) for zone, cpus in capacity.node.koordinator.machine.by_node.items()}
+    if allocation.zones:
+        return tuple(allocation.zones.items())
+    split = {zone: len(cpus & allocation.cpus) for zone, cpus in capacity.node.koordinator.machine.by_node.items()}
     return tuple((zone, {"cpu": Quantity.of(count)}) for zone, count in sorted(split.items()) if count)
 
 
-def answer(pod: PodView, capacity: FreeCapacity, wanted: nrt.AlignedRequest) -> tuple[str, tuple[Booking, ...]]:
+def answer(pod: PodView, capacity: FreeCapacity, request: nrt.AlignedRequest) -> tuple[str, tuple[Booking, ...]]:
     """Ask whether the node keeps the pod's promise and kubelet would admit it: (why not, what it would take)."""
     unlike = _other_policy(pod, capacity)
     if unlike:
@@ -72,7 +72,7 @@ def answer(pod: PodView, capacity: FreeCapacity, wanted: nrt.AlignedRequest) -> 
     strict = _strict_policy(capacity)
     if not pod.promised and not (strict and counted_by_admission(pod)):
         return "", ()
-    if koordinator_concerned(pod, capacity) and not strict:
+    if is_koordinators(pod, capacity) and not strict:
         return koordinator_answer(pod, capacity)
     if not capacity.zones:
         return ("the node's NUMA nodes are not reported", ()) if pod.promised else ("", ())
@@ -81,12 +81,12 @@ def answer(pod: PodView, capacity: FreeCapacity, wanted: nrt.AlignedRequest) -> 
     zones = _nano_zones(capacity.zones)
     if strict is None:
         scope = "pod" if any(c.scope == "pod" for c in pod.containers) else "container"
-        found = nrt.align(wanted, zones=zones, allocatable=None, scope=scope)
+        fit = nrt.align(request, zones=zones, allocatable=None, scope=scope)
     else:
         totals, scope = _nano_zones(capacity.node.zone_totals), capacity.node.topology_scope
-        found = nrt.admit(wanted, strict, zones=zones, at_most=zones, totals=totals, scope=scope)
+        fit = nrt.admit(request, strict, zones=zones, at_most=zones, totals=totals, scope=scope)
     why = "kubelet would not admit it" if strict == "restricted" else "no single NUMA node is free"
-    return (f"{why}: {found.why_not}", ()) if found.why_not else ("", tuple(_bookings(found, zones)))
+    return (f"{why}: {fit.why_not}", ()) if fit.why_not else ("", tuple(_bookings(fit, zones)))
 
 
 def _strict_policy(capacity: FreeCapacity) -> nrt.Policy | None:
@@ -99,34 +99,34 @@ def _strict_policy(capacity: FreeCapacity) -> nrt.Policy | None:
     return None
 
 
-def _bookings(found: nrt.Fit, zones: nrt.Zones) -> Iterator[Booking]:
+def _bookings(fit: nrt.Fit, zones: nrt.Zones) -> Iterator[Booking]:
     """Amounts that each part takes: of its first NUMA node as much as that has, then of the next."""
-    for part, nodes in found.placed:
-        left = dict(part.usage)
+    for part, nodes in fit.placed:
+        missing = dict(part.usage)
         for node in nodes:
-            taken = {name: min(amount, zones[node].get(name, amount)) for name, amount in left.items()}
-            left = {name: amount - taken[name] for name, amount in left.items()}
-            yield node, {n: Quantity(nano, "BinarySI" if n == "memory" else "DecimalSI") for n, nano in taken.items()}
+            amounts = {name: min(amount, zones[node].get(name, amount)) for name, amount in missing.items()}
+            missing = {name: amount - amounts[name] for name, amount in missing.items()}
+            yield node, {n: Quantity(nano, "BinarySI" if n == "memory" else "DecimalSI") for n, nano in amounts.items()}
 
 
-def concerned(pod: PodView) -> bool:
+def is_numa_aware(pod: PodView) -> bool:
     """Tell whether NUMA nodes could matter to the pod at all."""
-    return pod.promised or counted_by_admission(pod) or bool(asked_policy(pod))
+    return pod.promised or counted_by_admission(pod) or bool(volcano_policy(pod))
 
 
-def asked_policy(pod: PodView) -> str:
+def volcano_policy(pod: PodView) -> str:
     """The topology manager policy that the pod asks of its node, for Volcano; empty when it asks for none."""
-    asked = pod.pod.annotations.get(keys.VOLCANO_NUMA_POLICY, "")
-    return "" if asked == "none" else asked
+    policy = pod.pod.annotations.get(keys.VOLCANO_NUMA_POLICY, "")
+    return "" if policy == "none" else policy
 
 
 def _other_policy(pod: PodView, capacity: FreeCapacity) -> str:
     """Source: Volcano numa-aware, which places such a pod only where kubelet runs the very policy."""
-    asked, node = asked_policy(pod), capacity.node
-    if not asked or (node.topology_policy == asked and node.cpu_manager.policy == "static"):
+    policy, node = volcano_policy(pod), capacity.node
+    if not policy or (node.topology_policy == policy and node.cpu_manager.policy == "static"):
         return ""
     if not node.topology_policy:
-        return f"it is unknown whether kubelet runs the topology policy {asked}"
+        return f"it is unknown whether kubelet runs the topology policy {policy}"
     return f"kubelet runs topology policy {node.topology_policy}, CPU manager {node.cpu_manager.policy or 'unknown'}"
 
 
@@ -147,11 +147,11 @@ def counted_by_admission(pod: PodView) -> bool:
 
 def _pieces_anywhere(pod: PodView, capacity: FreeCapacity) -> tuple[str, tuple[Booking, ...]]:
     """Whole CPUs of its own, from any NUMA nodes: the lowest first."""
-    left = pod.pod.requests.get("cpu", Quantity(0)).nano
+    missing = pod.pod.requests.get("cpu", Quantity(0)).nano
     bookings: list[Booking] = []
     for zone, amounts in capacity.zones.items():
-        taken = min(left, amounts.get("cpu", Quantity(0)).nano)
-        if taken > 0:
-            bookings.append((zone, {"cpu": Quantity(taken)}))
-            left -= taken
-    return ("too few CPUs that no pod has to itself", ()) if left > 0 else ("", tuple(bookings))
+        amount = min(missing, amounts.get("cpu", Quantity(0)).nano)
+        if amount > 0:
+            bookings.append((zone, {"cpu": Quantity(amount)}))
+            missing -= amount
+    return ("too few CPUs that no pod has to itself", ()) if missing > 0 else ("", tuple(bookings))

@@ -9,16 +9,18 @@ anti-affinity looks at the candidate's own terms and at pods of the one node onl
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
 
 import msgspec
 
 from descheduler.framework import PodView, View
-from descheduler.picture.pods import SpecKey, anti_affinity_terms
+from descheduler.picture.pods import SpecKey, TemplateKey, anti_affinity_terms
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
-Wanted = list[tuple[str, frozenset[str] | None]]
+T = TypeVar("T")
+RequiredDomains = list[tuple[str, frozenset[str] | None]]
 """Values of a node label where the pod may be, by label; None: any, as long as the node has the label."""
 
 
@@ -29,14 +31,11 @@ def terms(pod: PodView) -> tuple[objects.PodAffinityTerm, ...]:
     return (together.required or ()) if together else ()
 
 
-def met(value: str | None, wanted: frozenset[str] | None) -> bool:
-    """Tell whether the pod may be on a node with this value of the label. None: it has no such label."""
-    return value is not None and (wanted is None or value in wanted)
-
-
-def alone(key: str) -> str:
-    """Refusal of a node where nobody is whom the pod has to be with."""
-    return f"no pod that its required affinity asks for is there, by {key}"
+def refusal(key: str, value: str | None, domains: frozenset[str] | None) -> str:
+    """Refusal of nodes with this value of the label `key`, None without it, where the pod may be in `domains`; empty
+    when there is none."""
+    is_open = value is not None and (domains is None or value in domains)
+    return "" if is_open else f"no pod that its required affinity asks for is there, by {key}"
 
 
 class PodAffinity:
@@ -45,57 +44,33 @@ class PodAffinity:
     def __init__(self, view: View, matching_pods: MatchingPods) -> None:
         self._view = view
         self._matching_pods = matching_pods
-        self._by_template: dict[SpecKey, tuple[tuple[int, ...], list[Mapping[str, set[str]]]]] = {}
-        """uids by value of each term's label, with the versions of the selections they were made of, by template."""
+        self._near: dict[SpecKey, list[_Near]] = {}
+        """The pods that each term selects, by what pods with these terms share."""
 
-    def wanted(self, pod: PodView) -> Wanted:
+    def required_domains(self, pod: PodView) -> RequiredDomains:
         """The domains that the pod's own terms allow. The pod itself is leaving, so it does not count."""
-        asked = terms(pod)
-        if not asked:
-            return []
-        found = [
-            (term.topology_key, frozenset(value for value, uids in held.items() if uids - {pod.uid}))
-            for term, held in zip(asked, self._holders_by_value(pod, asked), strict=True)
-        ]
-        if any(values for _, values in found) or not self._selects_itself(pod, asked):
-            return list(found)
-        return [(key, None) for key, _ in found]
+        own_terms = terms(pod)
+        near = self._near.get(pod.template.spec)
+        if near is None:
+            near = self._near[pod.template.spec] = [self._matching_pods.near(pod, term) for term in own_terms]
+        # Pods that all terms select; of one term its domains have no others.
+        partners = set.intersection(*[one.uids for one in near]) if len(near) > 1 else None
+        required = []
+        for term, one in zip(own_terms, near, strict=True):
+            others = [(value, uids - {pod.uid}) for value, uids in one.up_to_date().items()]
+            values = [value for value, uids in others if (uids if partners is None else uids & partners)]
+            required.append((term.topology_key, frozenset(values)))
+        if any(values for _, values in required) or not self._selects_itself(pod, own_terms):
+            return list(required)
+        return [(key, None) for key, _ in required]
 
-    def _selects_itself(self, pod: PodView, asked: Iterable[objects.PodAffinityTerm]) -> bool:
+    def _selects_itself(self, pod: PodView, own_terms: Iterable[objects.PodAffinityTerm]) -> bool:
         own = pod.pod.namespace
         return all(
             namespace_counts(term, own, own, self._view.namespaces)
             and label_selectors.labels_match(term.label_selector, pod.pod.labels)
-            for term in asked
+            for term in own_terms
         )
-
-    def _holders_by_value(
-        self, pod: PodView, asked: tuple[objects.PodAffinityTerm, ...]
-    ) -> list[Mapping[str, set[str]]]:
-        """For each of the pod's terms the uids of pods that all terms select, by value of its label."""
-        own = pod.pod.namespace
-        present, labels = self._matching_pods.namespaces, self._view.namespaces
-        names = [sorted(reached(term, own, present, labels)) for term in asked]
-        selected = [
-            [self._matching_pods.selected(name, term.label_selector) for name in several]
-            for term, several in zip(asked, names, strict=True)
-        ]
-        versions = tuple([len(one.moves) for several in selected for one in several])
-        known = self._by_template.get(pod.template.spec)
-        if known is None or known[0] != versions:
-            where = [{uid: node for one in several for uid, node in one.where.items()} for several in selected]
-            common = set(where[0]).intersection(*where[1:])
-            held = [self._by_value(term.topology_key, {uid: where[0][uid] for uid in common}) for term in asked]
-            known = self._by_template[pod.template.spec] = versions, held
-        return known[1]
-
-    def _by_value(self, key: str, where: Mapping[str, str]) -> Mapping[str, set[str]]:
-        found: dict[str, set[str]] = defaultdict(set)
-        for uid, node in where.items():
-            view = self._view.nodes.get(node)
-            if view is not None and key in view.node.labels:
-                found[view.node.labels[key]].add(uid)
-        return found
 
 
 TOGETHER = "pod matches inter-pod anti-affinity rule of other pod on node"
@@ -120,8 +95,8 @@ Blocked = list[tuple[str, Elsewhere]]
 """Values of a node label where the pod may not be, by label."""
 
 
-class _Held(msgspec.Struct):
-    """One term, and where the pods are that have it."""
+class _Term(msgspec.Struct):
+    """One anti-affinity term, and where the pods are that have it."""
 
     term: objects.PodAffinityTerm
     namespace: str
@@ -136,83 +111,55 @@ class PodAntiAffinity:
     def __init__(self, view: View, matching_pods: MatchingPods) -> None:
         self._view = view
         self._matching_pods = matching_pods
-        self._labelled: dict[str, Mapping[str, str]] = {}
-        self._held: dict[Hashable, _Held] = {}
-        self._by_label: dict[tuple[str, str], list[_Held]] = defaultdict(list)
-        self._unlabelled: list[_Held] = []
-        self._near: dict[Hashable, _Near] = {}
-        """The pods that a term selects."""
+        self._terms: dict[Hashable, _Term] = {}
+        self._by_selector: _BySelector[_Term] = _BySelector()
+        self._of_templates: dict[TemplateKey, tuple[list[_Term], list[tuple[str, _Near]]]] = {}
+        """The terms that select pods of a template, and the pods that its own terms select, by topology label."""
         for group in view.groups:
             for term in anti_affinity_terms(group.first):
-                self._hold(self._held_for(term, group.namespace), [(pod.uid, pod.node) for pod in group.pods])
+                self._hold(self._term(term, group.namespace), [(pod.uid, pod.node) for pod in group.pods])
 
     def blocked(self, pod: PodView) -> Blocked:
         """The domains that the pod's own terms, and those of others, forbid."""
-        near = [held for item in pod.pod.labels.items() for held in self._by_label.get(item, ())]
-        against = [held for held in near + self._unlabelled if self._selects(held, pod)]
-        by_others = [(held.term.topology_key, Elsewhere(held.holders, pod.pod.uid)) for held in against]
-        return by_others + [
-            (term.topology_key, Elsewhere(self._selected_by(pod, number, term).up_to_date(), pod.pod.uid))
-            for number, term in enumerate(anti_affinity_terms(pod))
-        ]
+        rules = self._of_templates.get(pod.template)
+        if rules is None:
+            other, namespaces = pod.pod.namespace, self._view.namespaces
+            selecting = self._by_selector.selecting(pod.pod.labels)
+            against = [one for one in selecting if namespace_counts(one.term, one.namespace, other, namespaces)]
+            own = [(term.topology_key, self._matching_pods.near(pod, term)) for term in anti_affinity_terms(pod)]
+            rules = self._of_templates[pod.template] = against, own
+        uid = pod.pod.uid
+        by_others = [(one.term.topology_key, Elsewhere(one.holders, uid)) for one in rules[0]]
+        return by_others + [(key, Elsewhere(near.up_to_date(), uid)) for key, near in rules[1]]
 
-    def left(self, pod: PodView, node: str) -> None:
+    def remove(self, pod: PodView, node: str) -> None:
         """Note that `pod` is no more on `node`."""
         for term in anti_affinity_terms(pod):
             # Terms of a pod that has ended are nobody's business: unless others have them, they were never looked at.
-            held = self._held.get(_key(term, pod.pod.namespace))
-            if held:
-                held.holders[self._values(term.topology_key).get(node, "")].discard(pod.uid)
+            one = self._terms.get(_key(term, pod.pod.namespace))
+            if one:
+                one.holders[self._matching_pods.values(term.topology_key).get(node, "")].discard(pod.uid)
 
-    def came(self, pod: PodView, node: str) -> None:
+    def add(self, pod: PodView, node: str) -> None:
         """Note that a pod like `pod` is expected on `node`."""
         for term in anti_affinity_terms(pod):
-            self._hold(self._held_for(term, pod.pod.namespace), [(pod.uid, node)])
+            self._hold(self._term(term, pod.pod.namespace), [(pod.uid, node)])
 
-    def _held_for(self, term: objects.PodAffinityTerm, namespace: str) -> _Held:
+    def _term(self, term: objects.PodAffinityTerm, namespace: str) -> _Term:
         key = _key(term, namespace)
-        held = self._held.get(key)
-        if held is None:
-            held = self._held[key] = _Held(term, namespace)
-            # Under the label it asks for that fewest others ask for, so that few terms are looked at for a pod.
-            selector = term.label_selector
-            labels = (selector.match_labels or {}).items() if selector else ()
-            wanted = min(labels, key=lambda item: len(self._by_label.get(item, ())), default=None)
-            if wanted:
-                self._by_label[wanted].append(held)
-            else:
-                self._unlabelled.append(held)
-        return held
+        if key not in self._terms:
+            one = self._terms[key] = _Term(term, namespace)
+            self._by_selector.add(term.label_selector, one)
+            self._of_templates.clear()
+        return self._terms[key]
 
-    def _hold(self, held: _Held, pods: Iterable[tuple[str, str]]) -> None:
+    def _hold(self, one: _Term, pods: Iterable[tuple[str, str]]) -> None:
         """`pods`: uid and node."""
-        values = self._values(held.term.topology_key)
+        values = self._matching_pods.values(one.term.topology_key)
         for uid, node in pods:
             value = values.get(node)
             if value is not None:
-                held.holders[value].add(uid)
-
-    def _values(self, key: str) -> Mapping[str, str]:
-        """Value of a label by node; a node without it is missing."""
-        known = self._labelled.get(key)
-        if known is None:
-            labels = ((node.name, node.node.labels) for node in self._view.nodes.values())
-            known = self._labelled[key] = {name: one[key] for name, one in labels if key in one}
-        return known
-
-    def _selects(self, held: _Held, pod: PodView) -> bool:
-        inside = namespace_counts(held.term, held.namespace, pod.pod.namespace, self._view.namespaces)
-        return inside and label_selectors.labels_match(held.term.label_selector, pod.pod.labels)
-
-    def _selected_by(self, pod: PodView, number: int, term: objects.PodAffinityTerm) -> _Near:
-        """The pods that this term of the pod selects."""
-        key = (pod.template.spec, number)
-        if key not in self._near:
-            present, labels = self._matching_pods.namespaces, self._view.namespaces
-            names = reached(term, pod.pod.namespace, present, labels)
-            selected = [self._matching_pods.selected(name, term.label_selector) for name in names]
-            self._near[key] = _Near(selected, self._values(term.topology_key))
-        return self._near[key]
+                one.holders[value].add(uid)
 
 
 class _Near:
@@ -222,17 +169,23 @@ class _Near:
         """`values`: value of the label by node."""
         self._values = values
         self._holders: dict[str, set[str]] = defaultdict(set)
-        self._seen = [(one, len(one.moves)) for one in selected]
+        self._counts = [(one, len(one.moves)) for one in selected]
+        """How many moves of each are in `_holders`."""
         for uid, node in (item for one in selected for item in one.where.items()):
             self._come(uid, node)
 
+    @property
+    def uids(self) -> set[str]:
+        """All of them, also on nodes without the label."""
+        return {uid for one, _ in self._counts for uid in one.where}
+
     def up_to_date(self) -> Mapping[str, set[str]]:
         """uids by value."""
-        for one, seen in self._seen:
-            for uid, left, came in one.moves[seen:]:
-                self._holders[self._values.get(left, "")].discard(uid)
-                self._come(uid, came)
-        self._seen = [(one, len(one.moves)) for one, _ in self._seen]
+        for one, count in self._counts:
+            for uid, source, target in one.moves[count:]:
+                self._holders[self._values.get(source, "")].discard(uid)
+                self._come(uid, target)
+        self._counts = [(one, len(one.moves)) for one, _ in self._counts]
         return self._holders
 
     def _come(self, uid: str, node: str) -> None:
@@ -251,7 +204,7 @@ def namespace_counts(
     return listed or label_selectors.labels_match(term.namespace_selector, namespaces.get(other, {}))
 
 
-def reached(
+def namespaces_of(
     term: objects.PodAffinityTerm, own: str, present: Iterable[str], namespaces: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
     """Namespaces of `present` that a term of a pod in namespace `own` speaks of; `own` alone where it names
@@ -271,6 +224,28 @@ def _key(term: objects.PodAffinityTerm, namespace: str) -> Hashable:
     )
 
 
+class _BySelector(Generic[T]):
+    """Items by the label selectors that they stand for: few of them are tried on the labels of a pod."""
+
+    def __init__(self) -> None:
+        self._by_label: dict[tuple[str, str], list[tuple[objects.LabelSelector | None, T]]] = defaultdict(list)
+        """Under the label that the selector asks for and that fewest others ask for."""
+        self._unlabelled: list[tuple[objects.LabelSelector | None, T]] = []
+
+    def add(self, selector: objects.LabelSelector | None, item: T) -> None:
+        """Add an item."""
+        labels = ((selector.match_labels if selector else None) or {}).items()
+        rarest = min(labels, key=lambda label: len(self._by_label.get(label, ())), default=None)
+        (self._by_label[rarest] if rarest else self._unlabelled).append((selector, item))
+
+    def selecting(self, labels: Mapping[str, str]) -> Iterator[T]:
+        """The items whose selectors select these labels."""
+        likely = [entry for label in labels.items() for entry in self._by_label.get(label, ())]
+        for selector, item in likely + self._unlabelled:
+            if label_selectors.labels_match(selector, labels):
+                yield item
+
+
 class Selected(msgspec.Struct):
     """Pods of one namespace that one selector selects."""
 
@@ -280,6 +255,14 @@ class Selected(msgspec.Struct):
     moves: list[tuple[str, str, str]] = msgspec.field(default_factory=list)
     """uid, and the node it leaves and that it comes to; an empty name is nowhere."""
 
+    def move(self, uid: str, node: str) -> None:
+        """Note that the pod is expected on `node`."""
+        self.moves.append((uid, self.where.get(uid, ""), node))
+        if node:
+            self.where[uid] = node
+        else:
+            self.where.pop(uid, None)
+
 
 class MatchingPods:
     """Every pod that has not ended, by namespace; indexed when someone first asks."""
@@ -287,53 +270,52 @@ class MatchingPods:
     def __init__(self, view: View) -> None:
         self._view = view
         self._selected: dict[str, dict[Hashable, Selected]] = defaultdict(dict)
-        self._by_label: dict[tuple[str, str, str], list[Selected]] = defaultdict(list)
-        """By namespace and the label a selector asks for that fewest others ask for: few are asked when a pod moves."""
-        self._unlabelled: dict[str, list[Selected]] = defaultdict(list)
-        self._moved: dict[str, dict[str, tuple[PodView, str]]] = defaultdict(dict)
+        self._by_selector: dict[str, _BySelector[Selected]] = defaultdict(_BySelector)
+        self._near: dict[Hashable, _Near] = {}
+        self._values: dict[str, Mapping[str, str]] = {}
+        self._moves: dict[str, dict[str, tuple[PodView, str]]] = defaultdict(dict)
         """Pod and node by uid, by namespace."""
-
-    @property
-    def namespaces(self) -> Collection[str]:
-        """Namespaces that have pods."""
-        return self._view.indices.keys()
 
     def selected(self, namespace: str, selector: objects.LabelSelector | None) -> Selected:
         """The pods of a namespace that `selector` selects, as the plan has left them."""
-        known, key = self._selected[namespace], label_selectors.key(selector)
-        if key not in known:
+        by_selector, key = self._selected[namespace], label_selectors.key(selector)
+        if key not in by_selector:
             index = self._view.indices.get(namespace)
             pods = index.select(selector) if index else ()
-            selected = known[key] = Selected(selector, {pod.pod.uid: pod.node for pod in pods})
-            labels = [(namespace, *label) for label in ((selector.match_labels if selector else None) or {}).items()]
-            rarest = min(labels, key=lambda label: len(self._by_label.get(label, ())), default=None)
-            (self._by_label[rarest] if rarest else self._unlabelled[namespace]).append(selected)
-            for pod, node in self._moved[namespace].values():
-                _place(selected, pod, node)
-        return known[key]
+            selected = by_selector[key] = Selected(selector, {pod.pod.uid: pod.node for pod in pods})
+            self._by_selector[namespace].add(selector, selected)
+            for pod, node in self._moves[namespace].values():
+                if label_selectors.labels_match(selector, pod.pod.labels):
+                    selected.move(pod.uid, node)
+        return by_selector[key]
+
+    def near(self, pod: PodView, term: objects.PodAffinityTerm) -> _Near:
+        """The pods that this term of the pod selects, by its topology label."""
+        key = _key(term, pod.pod.namespace)
+        if key not in self._near:
+            names = namespaces_of(term, pod.pod.namespace, self._view.indices.keys(), self._view.namespaces)
+            selected = [self.selected(name, term.label_selector) for name in names]
+            self._near[key] = _Near(selected, self.values(term.topology_key))
+        return self._near[key]
+
+    def values(self, key: str) -> Mapping[str, str]:
+        """Value of a label by node; a node without it is missing."""
+        if key not in self._values:
+            labels = ((node.name, node.node.labels) for node in self._view.nodes.values())
+            self._values[key] = {name: one[key] for name, one in labels if key in one}
+        return self._values[key]
 
     def node_of(self, pod: PodView) -> str:
         """Where the pod is, or is expected; empty when nowhere."""
-        known = self._moved[pod.pod.namespace].get(pod.uid)
-        return known[1] if known else pod.node
+        move = self._moves[pod.pod.namespace].get(pod.uid)
+        return move[1] if move else pod.node
 
     def move(self, pod: PodView, node: str) -> None:
         """Note that `pod` is expected on `node`; an empty name is nowhere."""
-        namespace = pod.pod.namespace
-        self._moved[namespace][pod.uid] = (pod, node)
-        concerned = [one for label in pod.pod.labels.items() for one in self._by_label.get((namespace, *label), ())]
-        for selected in (*concerned, *self._unlabelled[namespace]):
-            _place(selected, pod, node)
-
-
-def _place(selected: Selected, pod: PodView, node: str) -> None:
-    if not label_selectors.labels_match(selected.selector, pod.pod.labels):
-        return
-    selected.moves.append((pod.uid, selected.where.get(pod.uid, ""), node))
-    if node:
-        selected.where[pod.uid] = node
-    else:
-        selected.where.pop(pod.uid, None)
+        namespace, uid = pod.pod.namespace, pod.uid
+        self._moves[namespace][uid] = (pod, node)
+        for selected in self._by_selector[namespace].selecting(pod.pod.labels):
+            selected.move(uid, node)
 
 
 class DomainCounts:
@@ -342,7 +324,8 @@ class DomainCounts:
     def __init__(self, selected: Selected, domains: Mapping[str, str]) -> None:
         """`domains`: domain by node, of the nodes that count."""
         self._selected, self._domains = selected, domains
-        self._seen = len(selected.moves)
+        self._count = len(selected.moves)
+        """How many of the moves are in the counts."""
         self._by_domain = Counter(dict.fromkeys(domains.values(), 0))
         self._by_domain.update([domains[node] for node in selected.where.values() if node in domains])
         self._sizes = Counter(self._by_domain.values())
@@ -350,10 +333,10 @@ class DomainCounts:
 
     def up_to_date(self) -> Mapping[str, int]:
         """Pods by domain."""
-        for _, left, came in self._selected.moves[self._seen :]:
-            self._change(left, -1)
-            self._change(came, 1)
-        self._seen = len(self._selected.moves)
+        for _, source, target in self._selected.moves[self._count :]:
+            self._change(source, -1)
+            self._change(target, 1)
+        self._count = len(self._selected.moves)
         return self._by_domain
 
     @property

@@ -25,12 +25,12 @@ def find(
     inside: str,
     objection: Objection,
     most_moves: int,
-    taken: Collection[str] = (),
+    evictions: Collection[str] = (),
 ) -> Rooms[PodView]:
     """Where room can be made for `waiting`. `inside`: where pods may go (`DefaultEvictor.nodeSelector`); `objection`
-    says why pods stay; `taken`: uids of pods that the plan moves already."""
+    says why pods stay; `evictions`: uids of pods that the plan moves already."""
     with fit.attempt():
-        board = _Board(view, fit, waiting, inside=inside, objection=objection, taken=taken)
+        board = _Board(view, fit, waiting, inside=inside, objection=objection, evictions=evictions)
         return make_room.rooms(board, waiting, most_moves=most_moves)
 
 
@@ -50,14 +50,14 @@ class _Board:
         *,
         inside: str,
         objection: Objection,
-        taken: Collection[str],
+        evictions: Collection[str],
     ) -> None:
         self.objection = objection
-        self._view, self._fit, self._inside, self._taken = view, fit, inside, taken
+        self._view, self._fit, self._inside, self._evictions = view, fit, inside, evictions
         self._most_priority = priority(waiting)
         self._movable: dict[str, list[PodView]] = {}
         self._costs: dict[str, Cost] = {}
-        self._left: list[PodView] = []
+        self._departures: list[PodView] = []
         """Pods that have left their nodes, in turn."""
         self._marks: dict[int, int] = {}
 
@@ -73,30 +73,30 @@ class _Board:
         """Nano-units by resource, and slots for pods."""
         capacity = self._fit.by_node[node]
         free = capacity.unrequested
-        found = {
+        missing = {
             name: amount.nano - free.get(name, 0)
             for name, amount in item.pod.requests.items()
             if amount.nano > free.get(name, 0)
         }
         if capacity.free_slots is not None and capacity.free_slots < 1:
-            found["pods"] = 1 - capacity.free_slots
-        return found
+            missing["pods"] = 1 - capacity.free_slots
+        return missing
 
     def places(self, item: PodView) -> tuple[Sequence[str], bool]:
         """Places elsewhere; of large clusters a few."""
-        found = self._fit.search(item, self._inside)
-        return [place.node for place in found.places if not place.here], not found.unasked
+        search = self._fit.search(item, self._inside)
+        return [place.node for place in search.places if not place.here], not search.unasked
 
     def residents(self, node: str) -> Sequence[PodView]:
         """Pods that no guard keeps, and that are not more important than the one that waits."""
         movable = self._movable.get(node)
         if movable is None:
             pods = (pod for pod in self._fit.by_node[node].residents if priority(pod) <= self._most_priority)
-            movable = [pod for pod in pods if pod.uid not in self._taken and not self.objection((pod,))]
+            movable = [pod for pod in pods if pod.uid not in self._evictions and not self.objection((pod,))]
             movable.sort(key=lambda pod: (self.cost(pod), *least_important_first(pod), pod.key))
             self._movable[node] = movable
-        left = {pod.uid for pod in self._left if pod.node == node}
-        return [pod for pod in movable if pod.uid not in left] if left else movable
+        uids = {pod.uid for pod in self._departures if pod.node == node}
+        return [pod for pod in movable if pod.uid not in uids] if uids else movable
 
     def amounts(self, item: PodView) -> Mapping[str, int]:
         """Requests, and one slot."""
@@ -108,21 +108,21 @@ class _Board:
 
     def cost(self, item: PodView) -> Cost:
         """Priority, the cost that it asks for, its part of its owner's pods, its age."""
-        known = self._costs.get(item.uid)
-        if known is None:
+        cost = self._costs.get(item.uid)
+        if cost is None:
             try:
-                asked = int(item.pod.annotations.get(keys.EVICTION_COST, "0"))
+                own_cost = int(item.pod.annotations.get(keys.EVICTION_COST, "0"))
             except ValueError:
-                asked = 0
+                own_cost = 0
             owners = item.object.metadata.owner_references or ()
             replicas = max(1, self._view.replicas.get(owners[0].uid, 1)) if owners else 1
-            known = Cost(priority(item), asked, 1000 // replicas, int(self._view.age(item) or 0))
-            self._costs[item.uid] = known
-        return known
+            cost = Cost(priority(item), own_cost, 1000 // replicas, int(self._view.age(item) or 0))
+            self._costs[item.uid] = cost
+        return cost
 
     def leave(self, item: PodView) -> None:
         """Note it in the fit."""
-        self._left.append(item)
+        self._departures.append(item)
         self._fit.leave(item)
 
     def settle(self, item: PodView, node: str) -> None:
@@ -132,10 +132,10 @@ class _Board:
     def mark(self) -> int:
         """The state of the fit."""
         mark = self._fit.mark()
-        self._marks[mark] = len(self._left)
+        self._marks[mark] = len(self._departures)
         return mark
 
     def back_to(self, mark: int) -> None:
         """Undo in the fit."""
         self._fit.back_to(mark)
-        del self._left[self._marks[mark] :]
+        del self._departures[self._marks[mark] :]

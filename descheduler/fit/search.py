@@ -17,9 +17,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from descheduler.fit import free_capacity, numa, pod_affinity, topology_spread
-from descheduler.fit import numa as fit_numa
 from descheduler.fit.free_capacity import Booking, FreeCapacity, Port
-from descheduler.fit.node_rules import Closing, EligibleNodes, Groups, NodeRules, Order, Tally, merged
+from descheduler.fit.node_rules import Closing, EligibleNodes, Groups, NodeRules, Order, Tally, merge
 from descheduler.fit.pod_affinity import MatchingPods, PodAffinity, PodAntiAffinity
 from descheduler.fit.topology_spread import Spread
 from descheduler.framework import PodView, View
@@ -28,27 +27,35 @@ from koordlite.model.wire import objects
 from koordlite.numa.nrt import filter as nrt
 
 
-class Question(msgspec.Struct, frozen=True):
-    """All that a pod asks of nodes."""
+class _Static(msgspec.Struct, frozen=True):
+    """The requirements of all pods of one template, whatever the plan does."""
 
-    pod: PodView
     eligible: EligibleNodes
     needs: tuple[tuple[str, int], ...]
     """Nano-units by resource."""
-    blocked: pod_affinity.Blocked
-    wanted: pod_affinity.Wanted
-    rules: list[topology_spread.Rule]
     ports: tuple[Port, ...]
     numa: nrt.AlignedRequest | None
     key: object
     """Equal for pods that get the same answers from every node as far as resources are concerned."""
+    has_affinity: bool
+    spreads: bool
+
+
+class Question(msgspec.Struct, frozen=True):
+    """All requirements of a pod, at one point of the plan."""
+
+    pod: PodView
+    static: _Static
+    blocked: pod_affinity.Blocked
+    required: pod_affinity.RequiredDomains
+    rules: list[topology_spread.Rule]
     plain: bool
     """It asks for nothing but resources on nodes of its shape. If not, no other pod gets the same answers."""
 
     @property
     def kind(self) -> object | None:
         """Equal for pods that get the same answer from every node they are not on; None for a pod like no other."""
-        return self.key if self.plain and not self.pod.promised else None
+        return self.static.key if self.plain and not self.pod.promised else None
 
     @property
     def closing(self) -> Closing | None:
@@ -56,27 +63,15 @@ class Question(msgspec.Struct, frozen=True):
         if self.blocked:
             key, values = self.blocked[0]
             return Closing(key, lambda value: pod_affinity.TOGETHER if value in values else "")
-        if self.wanted:
-            key, wanted = self.wanted[0]
-            return Closing(key, lambda value: "" if pod_affinity.met(value, wanted) else pod_affinity.alone(key))
+        if self.required:
+            key, domains = self.required[0]
+            return Closing(key, lambda value: pod_affinity.refusal(key, value, domains))
         return Closing(self.rules[0].key, self.rules[0].refusal) if self.rules else None
 
     @property
     def resources_only(self) -> Question:
         """The question reduced to resources: where that fits nowhere, the pod does not either."""
-        return Question(self.pod, self.eligible, self.needs, [], [], [], (), None, self.key, True)
-
-
-class _Kind(msgspec.Struct, frozen=True):
-    """The questions that all pods of one template share."""
-
-    eligible: EligibleNodes
-    needs: tuple[tuple[str, int], ...]
-    ports: tuple[Port, ...]
-    numa: nrt.AlignedRequest | None
-    key: object
-    has_affinity: bool
-    spreads: bool
+        return Question(self.pod, msgspec.structs.replace(self.static, ports=(), numa=None), [], [], [], True)
 
 
 class Questions:
@@ -84,8 +79,11 @@ class Questions:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._node_rules = NodeRules(view)
-        self._kinds: dict[tuple[object, ...], _Kind] = {}
+        # They follow from the nodes' objects alone, which are the same from picture to picture.
+        objects = [node.object for node in view.nodes.values()]
+        self._node_rules = view.same(NodeRules, objects, lambda: NodeRules(view.nodes))
+        self._node_rules.begin()
+        self._static: dict[tuple[object, ...], _Static] = {}
 
     @functools.cached_property
     def matching_pods(self) -> MatchingPods:
@@ -108,24 +106,25 @@ class Questions:
     def of(self, pod: PodView, inside: str) -> Question:
         """The pod's question at this moment of the plan."""
         key = (pod.template.spec, inside, pod.pod.kube_qos, pod.promised)
-        kind = self._kinds.get(key)
-        if kind is None:
-            eligible = self._node_rules.of(pod, _parsed(inside))
+        static = self._static.get(key)
+        if static is None:
+            eligible = self._node_rules.of(pod, _parsed(inside), self._view.volume_nodes)
             needs = tuple([(name, amount.nano) for name, amount in pod.pod.requests.items()])
-            kind = self._kinds[key] = _Kind(
+            static = self._static[key] = _Static(
                 eligible=eligible,
                 needs=needs,
                 ports=tuple(free_capacity.host_ports(pod)),
-                numa=fit_numa.ask(pod) if fit_numa.concerned(pod) else None,
+                numa=numa.ask(pod) if numa.is_numa_aware(pod) else None,
                 key=(eligible, needs),
                 has_affinity=bool(pod_affinity.terms(pod)),
                 spreads=bool(topology_spread.constraints(pod)),
             )
         blocked = self.anti_affinity.blocked(pod)
-        wanted = self._affinity.wanted(pod) if kind.has_affinity else []
-        rules = self._spread.rules(pod, kind.eligible) if kind.spreads else []
-        plain = not (blocked or wanted or rules or kind.ports or kind.numa)
-        return Question(pod, kind.eligible, kind.needs, blocked, wanted, rules, kind.ports, kind.numa, kind.key, plain)
+        required = self._affinity.required_domains(pod) if static.has_affinity else []
+        rules = self._spread.rules(pod, static.eligible) if static.spreads else []
+        return Question(
+            pod, static, blocked, required, rules, not (blocked or required or rules or static.ports or static.numa)
+        )
 
 
 @functools.lru_cache(maxsize=64)
@@ -185,17 +184,13 @@ class _Nowhere(msgspec.Struct):
     """The node that the pod was on: to others of its kind it might say something else."""
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _Answers(msgspec.Struct, frozen=True):
     """The answers of the nodes of the pod's shape."""
 
     places: list[Place]
     refusals: Tally
     closed: Groups = msgspec.field(default_factory=dict)
     """Nodes that were not asked one by one, because all of a domain refuse for one reason."""
-
-    def groups(self, without: str) -> list[Groups]:
-        """Refusals by reason."""
-        return [self.refusals.groups(without), self.closed]
 
 
 class FitSearch:
@@ -208,10 +203,9 @@ class FitSearch:
         self._changed: list[str] = []
         self._nowhere: dict[object, _Nowhere] = {}
         self._order = Order(view.nodes, lambda name: by_node[name].fullness)
-        self._asked: tuple[object, ...] = ()
-        self._question_asked: Question | None = None
-        self._takers: dict[object, tuple[int, str]] = {}
-        """For pods of one kind: as of how many changes, and a node that takes them."""
+        self._last_question: tuple[tuple[object, ...], Question] | None = None
+        self._takers: dict[object, FreeCapacity] = {}
+        """A node that takes pods of one kind, for as long as it stays as it is."""
         self._journal: list[Callable[[], None]] | None = None
         """How to undo what was done since an attempt began; None outside of one."""
 
@@ -243,45 +237,44 @@ class FitSearch:
         """Ask the nodes that `inside` selects, and report their answers. The pod's own node is asked only when a new
         start there could cure a broken promise. `each`: ask all nodes, and report what each of them says."""
         question = self._question(pod, inside)
-        eligible = question.eligible
-        asked = self._ask(question, len(eligible.names) if each or len(eligible.names) <= ASK_ALL else ENOUGH)
+        eligible = question.static.eligible
+        answers = self._ask(question, len(eligible.names) if each or len(eligible.names) <= ASK_ALL else ENOUGH)
         own = pod.node if not pod.promised else ""
         never = eligible.others.by_node
-        groups = merged((eligible.others.groups(own), *asked.groups(own)))
-        counted = sum(group.nodes for group in groups.values()) - len(never) + (own in never)
-        unasked = len(eligible.names) - len(asked.places) - counted - (own in eligible.names)
-        return Search(tuple(asked.places), groups, unasked, self._by_node(question, asked, own) if each else {})
-
-    def _by_node(self, question: Question, asked: _Asked, own: str) -> Mapping[str, str]:
-        known = {**question.eligible.others.by_node, **asked.refusals.by_node}
-        takers = {place.node for place in asked.places}
-        others = [name for name in question.eligible.names if name not in known and name not in takers]
-        known |= {name: self._answer(question, name)[0] for name in others}
-        return {name: why for name, why in sorted(known.items()) if name != own}
+        groups = merge((eligible.others.groups(own), answers.refusals.groups(own), answers.closed))
+        refusing = sum([group.nodes for group in groups.values()]) - len(never) + (own in never)
+        unasked = len(eligible.names) - len(answers.places) - refusing - (own in eligible.names)
+        by_node: dict[str, str] = {}
+        if each:
+            by_node = {**never, **answers.refusals.by_node}
+            silent = eligible.names.keys() - by_node.keys() - {place.node for place in answers.places}
+            by_node |= {name: self._answer(question, name)[0] for name in silent}
+            by_node = {name: why for name, why in sorted(by_node.items()) if name != own}
+        return Search(tuple(answers.places), groups, unasked, by_node)
 
     def fits(self, pod: PodView, inside: str = "") -> bool:
         """Tell whether `search` finds a place. Much faster, because it stops at the first."""
         question = self._question(pod, inside)
         kind = question.kind
-        since, taker = self._takers.get(kind, (-1, ""))
-        if since == len(self._changed) and taker != pod.node:
+        taker = self._takers.get(kind)
+        if taker is not None and taker.node.name != pod.node and self.by_node[taker.node.name] is taker:
             return True
         places = self._ask(question, 1).places
         if places and kind is not None:
-            self._takers[kind] = len(self._changed), places[0].node
+            self._takers[kind] = self.by_node[places[0].node]
         return bool(places)
 
     def fits_on(self, pod: PodView, names: Collection[str]) -> bool:
         """Tell whether it would fit on one of these nodes, its own included."""
         question = self._question(pod, "")
-        few, many = sorted((names, question.eligible.names), key=len)
+        few, many = sorted((names, question.static.eligible.names), key=len)
         return any(not self._answer(question, name, moved=False)[0] for name in few if name in many)
 
     def first_fit(self, pod: PodView, names: Iterable[str]) -> str:
         """The first of these nodes, its own aside, that it would fit on; empty when there is none."""
         question = self._question(pod, "")
-        others = (name for name in names if name in question.eligible.names and name != pod.node)
-        return next((name for name in others if not self._answer(question, name)[0]), "")
+        elsewhere = (name for name in names if name in question.static.eligible.names and name != pod.node)
+        return next((name for name in elsewhere if not self._answer(question, name)[0]), "")
 
     def kind(self, pod: PodView) -> object | None:
         """Equal for pods that get the same answer from every node they are not on; None for a pod like no other."""
@@ -290,12 +283,12 @@ class FitSearch:
     def answer(self, pod: PodView, node: str) -> Answer:
         """Answer of one node to a pod that comes to it anew."""
         question = self._question(pod, "")
-        static = question.eligible.others.by_node.get(node)
+        static = question.static.eligible.others.by_node.get(node)
         return (static, ()) if static else self._answer(question, node)
 
     def eligible(self, pod: PodView) -> Collection[str]:
         """Nodes that would take it by their state, labels and taints."""
-        return self._question(pod, "").eligible.names
+        return self._question(pod, "").static.eligible.names
 
     def refusal(self, pod: PodView, node: str) -> str:
         """Refusal of one node, be it the pod's own; empty when the pod fits there.
@@ -303,16 +296,16 @@ class FitSearch:
         Resources are not asked of its own node, as upstream has it: it is there already.
         """
         question = self._question(pod, "")
-        return question.eligible.others.by_node.get(node) or self._answer(question, node, moved=False)[0]
+        return question.static.eligible.others.by_node.get(node) or self._answer(question, node, moved=False)[0]
 
     def move(self, pod: PodView, place: Place) -> None:
         """Note that the plan takes `pod` away, and that its successor is expected at `place`."""
         self._leave(pod)
         self._set(place.node, self.by_node[place.node].with_arrival(pod, place.bookings))
         self._match(pod, place.node)
-        self._questions.anti_affinity.came(pod, place.node)
+        self._questions.anti_affinity.add(pod, place.node)
         if self._journal is not None:
-            self._journal.append(lambda: self._questions.anti_affinity.left(pod, place.node))
+            self._journal.append(lambda: self._questions.anti_affinity.remove(pod, place.node))
 
     def leave(self, pod: PodView) -> None:
         """Note that the plan takes `pod` away, to nowhere we know of."""
@@ -332,9 +325,9 @@ class FitSearch:
         if after is None or after is capacity:  # It has left before.
             return
         self._set(pod.node, after)
-        self._questions.anti_affinity.left(pod, pod.node)
+        self._questions.anti_affinity.remove(pod, pod.node)
         if self._journal is not None:
-            self._journal.append(lambda: self._questions.anti_affinity.came(pod, pod.node))
+            self._journal.append(lambda: self._questions.anti_affinity.add(pod, pod.node))
 
     def _set(self, name: str, capacity: FreeCapacity) -> None:
         before = self.by_node[name]
@@ -351,35 +344,35 @@ class FitSearch:
 
     def _question(self, pod: PodView, inside: str) -> Question:
         """The last question is kept: whether a pod fits is asked by its plugin, and then again by the cycle."""
-        asked = (pod.uid, inside, len(self._changed))
-        if asked != self._asked or self._question_asked is None:
-            self._asked, self._question_asked = asked, self._questions.of(pod, inside)
-        return self._question_asked
+        key = (pod.uid, inside, len(self._changed))
+        if self._last_question is None or self._last_question[0] != key:
+            self._last_question = key, self._questions.of(pod, inside)
+        return self._last_question[1]
 
-    def _ask(self, question: Question, most: int) -> _Asked:
+    def _ask(self, question: Question, most: int) -> _Answers:
         """Up to `most` places, and why the other nodes are none."""
         pod = question.pod
-        known = None if pod.promised else self._known_nowhere(question)
-        if known is not None:
-            return _Asked([], known)
-        eligible, closing = question.eligible, question.closing
+        refusals = None if pod.promised else self._refusals_everywhere(question)
+        if refusals is not None:
+            return _Answers([], refusals)
+        eligible, closing = question.static.eligible, question.closing
         if closing is None or most >= len(eligible.names):
-            asked = self._ask_nodes(question, self._order.of(eligible), most)
+            answers = self._ask_nodes(question, self._order.of(eligible), most)
         else:
-            asked = self._ask_nodes(question, self._order.open_to(eligible, closing), most)
-            if not asked.places:
+            answers = self._ask_nodes(question, self._order.open_to(eligible, closing), most)
+            if not answers.places:
                 own = "" if pod.promised else pod.node
-                asked = msgspec.structs.replace(asked, closed=self._order.closed(eligible, closing, own))
-        if asked.places or pod.promised:
-            return asked
+                answers = msgspec.structs.replace(answers, closed=self._order.closed(eligible, closing, own))
+        if answers.places or pod.promised:
+            return answers
         if question.plain:
-            self._nowhere[question.key] = _Nowhere(len(self._changed), asked.refusals, frozenset((pod.node,)))
-            return asked
+            self._nowhere[question.static.key] = _Nowhere(len(self._changed), answers.refusals, frozenset((pod.node,)))
+            return answers
         # Too little capacity for any pod of its kind? That is remembered for all of them, and reported instead.
         plainly = self._ask(question.resources_only, 1)
-        return asked if plainly.places else plainly
+        return answers if plainly.places else plainly
 
-    def _ask_nodes(self, question: Question, names: Iterable[str], most: int) -> _Asked:
+    def _ask_nodes(self, question: Question, names: Iterable[str], most: int) -> _Answers:
         pod, by_node = question.pod, self.by_node
         places, refused = list[Place](), dict[str, str]()
         for name in names:
@@ -391,34 +384,34 @@ class FitSearch:
                 # As `_answer`, whose call would cost as much as most refusals.
                 capacity = by_node[name]
                 why, bookings = _refusal(question, capacity, resources=True), ()
-                if not why and question.numa is not None:
-                    why, bookings = numa.answer(pod, capacity, question.numa)
+                if not why and question.static.numa is not None:
+                    why, bookings = numa.answer(pod, capacity, question.static.numa)
             if why:
                 refused[name] = why
                 continue
             places.append(Place(name, name == pod.node, bookings))
             if len(places) == most:
                 break
-        return _Asked(places, Tally(refused))
+        return _Answers(places, Tally(refused))
 
-    def _known_nowhere(self, question: Question) -> Tally | None:
+    def _refusals_everywhere(self, question: Question) -> Tally | None:
         """Refusals of a pod like this, when none of them takes it even now; None when that is not known."""
-        found = self._nowhere.get(question.key)
-        if found is None:
+        nowhere = self._nowhere.get(question.static.key)
+        if nowhere is None:
             return None
         question = question if question.plain else question.resources_only
-        since = dict.fromkeys((*self._changed[found.since :], *found.unasked))
-        open_ = [name for name in since if name in question.eligible.names]
+        since = dict.fromkeys((*self._changed[nowhere.since :], *nowhere.unasked))
+        open_ = [name for name in since if name in question.static.eligible.names]
         for name in open_:
             if name == question.pod.node:
                 continue
             why = self._answer(question, name)[0]
             if not why:
-                del self._nowhere[question.key]
+                del self._nowhere[question.static.key]
                 return None
-            found.refusals.note(name, why)
-        found.since, found.unasked = len(self._changed), frozenset((question.pod.node,)).intersection(open_)
-        return found.refusals
+            nowhere.refusals.note(name, why)
+        nowhere.since, nowhere.unasked = len(self._changed), frozenset((question.pod.node,)).intersection(open_)
+        return nowhere.refusals
 
     def _answer(self, question: Question, name: str, *, moved: bool = True) -> Answer:
         """Answer of a node of the pod's shape. `moved`: the pod would restart there, even where it is already."""
@@ -427,9 +420,9 @@ class FitSearch:
         if here:
             capacity = capacity.without(pod)
         why = _refusal(question, capacity, resources=moved or not here)
-        if why or question.numa is None:
+        if why or question.static.numa is None:
             return why, ()
-        return numa.answer(pod, capacity, question.numa)
+        return numa.answer(pod, capacity, question.static.numa)
 
 
 def _refusal(question: Question, capacity: FreeCapacity, *, resources: bool) -> str:
@@ -438,19 +431,20 @@ def _refusal(question: Question, capacity: FreeCapacity, *, resources: bool) -> 
     for key, values in question.blocked:
         if labels.get(key) in values:
             return pod_affinity.TOGETHER
-    for key, wanted in question.wanted:
-        if not pod_affinity.met(labels.get(key), wanted):
-            return pod_affinity.alone(key)
+    for key, domains in question.required:
+        why = pod_affinity.refusal(key, labels.get(key), domains)
+        if why:
+            return why
     for rule in question.rules:
         why = rule.refusal(labels.get(rule.key))
         if why:
             return why
     if resources:
         free = capacity.unrequested
-        for name, nano in question.needs:
+        for name, nano in question.static.needs:
             if nano > free.get(name, 0):
                 return f"insufficient {name}"
         if capacity.free_slots is not None and capacity.free_slots < 1:
             return "insufficient pods"
-    taken = next((port for port in question.ports if free_capacity.clashes(port, capacity.ports)), None)
-    return f"host port {taken[1]}/{taken[0]} is in use" if taken else ""
+    port = next((port for port in question.static.ports if free_capacity.clashes(port, capacity.ports)), None)
+    return f"host port {port[1]}/{port[0]} is in use" if port else ""

@@ -19,8 +19,8 @@ from koordlite.model.wire import objects
 
 def constraints(pod: PodView) -> tuple[objects.TopologySpreadConstraint, ...]:
     """The pod's constraints that keep it off nodes."""
-    found = pod.object.spec.topology_spread_constraints or ()
-    return tuple(one for one in found if one.when_unsatisfiable != "ScheduleAnyway")
+    every = pod.object.spec.topology_spread_constraints or ()
+    return tuple(one for one in every if one.when_unsatisfiable != "ScheduleAnyway")
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class Rule(msgspec.Struct, frozen=True):
         return f"pods would be spread too unevenly over {self.key}" if closed else ""
 
 
-class _Counted(msgspec.Struct, frozen=True):
+class _Counts(msgspec.Struct, frozen=True):
     """The pods and domains that a constraint counts, once for all pods that have it."""
 
     selected: Selected
@@ -68,9 +68,9 @@ class Spread:
     def __init__(self, view: View, matching_pods: MatchingPods) -> None:
         self._view = view
         self._matching_pods = matching_pods
-        self._known_domains: dict[object, Mapping[str, str]] = {}
-        self._counted: dict[object, _Counted] = {}
-        self._of_pods: dict[object, list[tuple[objects.TopologySpreadConstraint, _Counted]]] = {}
+        self._domains_by_key: dict[object, Mapping[str, str]] = {}
+        self._by_constraint: dict[object, _Counts] = {}
+        self._of_pods: dict[object, list[tuple[objects.TopologySpreadConstraint, _Counts]]] = {}
         """Constraints of pods that have the same ones."""
 
     def rules(self, pod: PodView, eligible: EligibleNodes) -> list[Rule]:
@@ -78,26 +78,26 @@ class Spread:
         written = pod.object.spec.topology_spread_constraints or ()
         by_labels = any(one.match_label_keys for one in written)
         about = (pod.template if by_labels else pod.template.spec, eligible)
-        known = self._of_pods.get(about)
-        if known is None:
-            wanted = constraints(pod)
-            keys = tuple(one.topology_key for one in wanted)
-            known = self._of_pods[about] = [(one, self._counts(pod, one, keys, eligible)) for one in wanted]
-        return [counted.rule(pod, one) for one, counted in known]
+        own_counts = self._of_pods.get(about)
+        if own_counts is None:
+            forbidding = constraints(pod)
+            keys = tuple(one.topology_key for one in forbidding)
+            own_counts = self._of_pods[about] = [(one, self._counts(pod, one, keys, eligible)) for one in forbidding]
+        return [counts.rule(pod, one) for one, counts in own_counts]
 
     def _counts(
         self, pod: PodView, constraint: objects.TopologySpreadConstraint, keys: tuple[str, ...], eligible: EligibleNodes
-    ) -> _Counted:
+    ) -> _Counts:
         """Once for all constraints that count the same, whatever skew they allow."""
         namespace = pod.pod.namespace
         selector = label_selectors.with_label_keys(constraint, pod.pod.labels)
         policies = (constraint.node_affinity_policy, constraint.node_taints_policy)
         about = (namespace, label_selectors.key(selector), constraint.topology_key, keys, policies, eligible)
-        if about not in self._counted:
+        if about not in self._by_constraint:
             selected = self._matching_pods.selected(namespace, selector)
             domains = self._domains(constraint, keys, eligible)
-            self._counted[about] = _Counted(selected, domains, DomainCounts(selected, domains))
-        return self._counted[about]
+            self._by_constraint[about] = _Counts(selected, domains, DomainCounts(selected, domains))
+        return self._by_constraint[about]
 
     def _domains(
         self, constraint: objects.TopologySpreadConstraint, keys: tuple[str, ...], eligible: EligibleNodes
@@ -105,10 +105,10 @@ class Spread:
         """Domain by node, of the nodes that count."""
         policies = (constraint.node_affinity_policy, constraint.node_taints_policy)
         about = (constraint.topology_key, keys, policies, eligible)
-        if about not in self._known_domains:
+        if about not in self._domains_by_key:
             names = self._eligible(constraint, keys, eligible)
-            self._known_domains[about] = {name: self._domain(name, constraint.topology_key) for name in names}
-        return self._known_domains[about]
+            self._domains_by_key[about] = {name: self._domain(name, constraint.topology_key) for name in names}
+        return self._domains_by_key[about]
 
     def _eligible(
         self, constraint: objects.TopologySpreadConstraint, keys: Iterable[str], eligible: EligibleNodes
@@ -117,8 +117,8 @@ class Spread:
         names: Iterable[str] = self._view.nodes if constraint.node_affinity_policy == "Ignore" else eligible.allowed
         for name in names:
             labels = self._view.nodes[name].node.labels
-            counted = constraint.node_taints_policy != "Honor" or name in eligible.tolerated
-            if counted and all(key in labels for key in keys):
+            is_counted = constraint.node_taints_policy != "Honor" or name in eligible.tolerated
+            if is_counted and all(key in labels for key in keys):
                 yield name
 
     def _domain(self, node: str, key: str) -> str:

@@ -44,7 +44,7 @@ class ReservedCPUs(msgspec.Struct, frozen=True):
     """Kept by Crane from pods that ask for it."""
 
     @property
-    def known(self) -> CPUSet:
+    def cpus(self) -> CPUSet:
         """All CPUs we know to be kept."""
         return (self.koordinator or EMPTY) | self.kubelet | self.system | self.crane
 
@@ -114,23 +114,23 @@ class NodeView(Once, NodeReport, frozen=True, dict=True):
         """The same node with other pods. `moves`: those that left, and those that came."""
         changed = msgspec.structs.replace(self, pods=pods, ended=ended, reserved=reserved, placement_at=placement_at)
         if "requested" in self.__dict__:
-            total = _moved(self.requested, moves)
+            total = _with_moves(self.requested, moves)
             if total is not None:
                 changed.__dict__["requested"] = total
         changed.__dict__["_those"] = {
-            key: (wanted, _followed(found, [[pod for pod in some if wanted(pod)] for some in moves], changed.all_pods))
-            for key, (wanted, found) in self.__dict__.get("_those", {}).items()
+            key: (predicate, _follow(before, [list(filter(predicate, some)) for some in moves], changed.all_pods))
+            for key, (predicate, before) in self.__dict__.get("_those", {}).items()
         }
         return changed
 
-    def those(self, key: Hashable, wanted: Callable[[PodView], bool]) -> tuple[PodView, ...]:
+    def those(self, key: Hashable, predicate: Callable[[PodView], bool]) -> tuple[PodView, ...]:
         """The pods of `all_pods` for which `wanted` holds, asked once of each pod that comes. It must follow from the
         pod alone: not from the node, the time or the policy."""
-        known: dict[Hashable, tuple[Callable[[PodView], bool], tuple[PodView, ...]]]
-        known = self.__dict__.setdefault("_those", {})
-        if key not in known:
-            known[key] = wanted, tuple(filter(wanted, self.all_pods))
-        return known[key][1]
+        by_key: dict[Hashable, tuple[Callable[[PodView], bool], tuple[PodView, ...]]]
+        by_key = self.__dict__.setdefault("_those", {})
+        if key not in by_key:
+            by_key[key] = predicate, tuple(filter(predicate, self.all_pods))
+        return by_key[key][1]
 
     @functools.cached_property
     def ready(self) -> bool:
@@ -153,18 +153,18 @@ class NodeView(Once, NodeReport, frozen=True, dict=True):
         return cpuset.union(pod.pinned for pod in self.pods)
 
 
-def _followed(
-    found: tuple[PodView, ...], moves: Iterable[Iterable[PodView]], everything: Iterable[PodView]
+def _follow(
+    before: tuple[PodView, ...], moves: Iterable[Iterable[PodView]], everything: Iterable[PodView]
 ) -> tuple[PodView, ...]:
-    """Filter `everything` by `found`, without those that left and with those that came."""
-    left, came = [{pod.pod.uid for pod in several} for several in moves]
-    if not left and not came:
-        return found
-    uids = {pod.pod.uid for pod in found} - left | came
+    """Filter `everything` by `before`, without those that left and with those that came."""
+    removed, added = [{pod.pod.uid for pod in several} for several in moves]
+    if not removed and not added:
+        return before
+    uids = {pod.pod.uid for pod in before} - removed | added
     return tuple([pod for pod in everything if pod.pod.uid in uids])
 
 
-def _moved(
+def _with_moves(
     requested: Mapping[str, int], moves: tuple[Iterable[PodView], Iterable[PodView]]
 ) -> Mapping[str, int] | None:
     """Requests of the pods after some left and some came; None when the last pod that requests some resource may have
@@ -248,7 +248,7 @@ class View(msgspec.Struct, frozen=True, dict=True):
     """Objects that could not be read, or only in part."""
     notes: tuple[str, ...] = ()
     """What was left out of the picture, in words."""
-    kept: dict[object, Any] | None = None
+    cache: dict[object, Any] | None = None
     """What was worked out of the picture before, by name, for whoever can tell whether it holds for this one; None
     where there is one picture only."""
 
@@ -278,12 +278,12 @@ class View(msgspec.Struct, frozen=True, dict=True):
 
     def same(self, name: object, inputs: Collection[object], make: Callable[[], T]) -> T:
         """Result of `make`, or what it gave for a picture before if all inputs are the same objects still."""
-        if self.kept is None:
+        if self.cache is None:
             return make()
-        known: tuple[Collection[object], T] | None = self.kept.get(name)
-        if known is None or len(known[0]) != len(inputs) or not all(map(operator.is_, known[0], inputs)):
-            known = self.kept[name] = inputs, make()
-        return known[1]
+        last: tuple[Collection[object], T] | None = self.cache.get(name)
+        if last is None or len(last[0]) != len(inputs) or not all(map(operator.is_, last[0], inputs)):
+            last = self.cache[name] = inputs, make()
+        return last[1]
 
     @functools.cached_property
     def indices(self) -> Mapping[str, LabelIndex]:
@@ -295,11 +295,11 @@ class View(msgspec.Struct, frozen=True, dict=True):
         """Budgets that cover a pod, by uid."""
 
         def by_pod() -> dict[str, tuple[DisruptionBudget, ...]]:
-            found: dict[str, tuple[DisruptionBudget, ...]] = {}
+            budgets: dict[str, tuple[DisruptionBudget, ...]] = {}
             for budget in self.budgets:
                 alone = (budget,)
                 for uid in budget.pods:
-                    found[uid] = (*found[uid], budget) if uid in found else alone
-            return found
+                    budgets[uid] = (*budgets[uid], budget) if uid in budgets else alone
+            return budgets
 
         return self.same("budgets by pod", self.budgets, by_pod)

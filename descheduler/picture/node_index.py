@@ -93,22 +93,22 @@ class NodeIndex:
 
     def weights(self, pod: PodView) -> Weights:
         """Weights of nodes by the pod's preferences."""
-        known = self._of_specs.get(pod.template.spec)
-        if known is None:
+        spec = pod.template.spec
+        if spec not in self._of_specs:
             preferred = node_affinity(pod.object.spec).preferred or ()
             key = fingerprint(preferred)
             if key not in self._weights:
                 used = frozenset(k for one in preferred for k in _term_keys(one.preference))
-                self._weights[key] = Weights(preferred, self.alike(used), self._placed(used))
-            known = self._of_specs[pod.template.spec] = self._weights[key]
-        return known
+                self._weights[key] = Weights(preferred, self.alike(used), self._kind_numbers(used))
+            self._of_specs[spec] = self._weights[key]
+        return self._of_specs[spec]
 
     def _names(self, kinds: list[Kind]) -> NodeNames:
         """The nodes of these kinds; one set for all rules that leave the same ones, since sets of all nodes are big."""
         key = tuple(kinds)
         if key not in self._sets:
-            found = frozenset(node.name for kind in kinds for node in kind.nodes)
-            self._sets[key] = self.names if len(found) == len(self.names) else found
+            names = frozenset(node.name for kind in kinds for node in kind.nodes)
+            self._sets[key] = self.names if len(names) == len(self.names) else names
         return self._sets[key]
 
     def alike(self, used: frozenset[str]) -> list[Kind]:
@@ -124,7 +124,7 @@ class NodeIndex:
             self._kinds[used] = list(groups.values())
         return self._kinds[used]
 
-    def _placed(self, used: frozenset[str]) -> dict[str, int]:
+    def _kind_numbers(self, used: frozenset[str]) -> dict[str, int]:
         """Number of the kind that each node is of."""
         if used not in self._places:
             kinds = enumerate(self.alike(used))

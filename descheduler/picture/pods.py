@@ -79,8 +79,8 @@ class PodView(msgspec.Struct, frozen=True):
     def owner(self) -> str:
         """`Kind/namespace/name` of the controller, else of the first owner; empty for a bare pod."""
         owners = self.object.metadata.owner_references or ()
-        chosen = next((o for o in owners if o.controller), owners[0] if owners else None)
-        return f"{chosen.kind}/{self.pod.namespace}/{chosen.name}" if chosen else ""
+        controller = next((o for o in owners if o.controller), owners[0] if owners else None)
+        return f"{controller.kind}/{self.pod.namespace}/{controller.name}" if controller else ""
 
     def request_nano(self, resource: str) -> int:
         """Requested nano-units of the resource, 0 when none."""
@@ -175,8 +175,8 @@ def restarts(pod: PodView, *, init: bool = False) -> int:
 
 def seconds_since(text: str | None, now: float) -> float | None:
     """Seconds between an RFC 3339 time and `now`, negative when it lies ahead; None without a readable time."""
-    moment = times.parse_or_none(text)
-    return None if moment is None else now - moment
+    seconds = times.parse_or_none(text)
+    return None if seconds is None else now - seconds
 
 
 def age_seconds(pod: PodView, now: float) -> float:

@@ -55,13 +55,13 @@ class SpecGroup:
     Where every pod has amounts or tolerations of its own there is a group for each, so that a group of one is small.
     """
 
-    __slots__ = ("_known", "_pods", "_templates", "first")
+    __slots__ = ("_pods", "_results", "_templates", "first")
 
     def __init__(self, templates: Iterable[Template]) -> None:
         """`templates`: at least one."""
         self._templates = tuple(templates)
         self._pods: list[PodView] | None = None
-        self._known: dict[Hashable, Any] | None = None
+        self._results: dict[Hashable, Any] | None = None
         """Results of `once`; by a function its `counts`, which follow the pods."""
         self.first = min([template.first for template in self._templates], key=place)
         """The pod that speaks for all of them as far as their `SpecKey` goes: the first in the order of the picture."""
@@ -76,11 +76,11 @@ class SpecGroup:
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Result of `make`, worked out once for this group, as of `koordlite.model.once`."""
-        if self._known is None:
-            self._known = {}
-        if key not in self._known:
-            self._known[key] = make()
-        result: T = self._known[key]
+        if self._results is None:
+            self._results = {}
+        if key not in self._results:
+            self._results[key] = make()
+        result: T = self._results[key]
         return result
 
     @property
@@ -134,11 +134,11 @@ class SpecGroup:
         """Templates that have the label, by its value."""
 
         def by_value() -> Mapping[str, tuple[Template, ...]]:
-            found: dict[str, list[Template]] = defaultdict(list)
+            buckets: dict[str, list[Template]] = defaultdict(list)
             for template in self._templates:
                 if key in template.labels:
-                    found[template.labels[key]].append(template)
-            return {value: tuple(several) for value, several in found.items()}
+                    buckets[template.labels[key]].append(template)
+            return {value: tuple(several) for value, several in buckets.items()}
 
         return self.once(("label", key), by_value)
 
@@ -146,76 +146,75 @@ class SpecGroup:
         """Tell whether these are all its templates."""
         return len(templates) == len(self._templates)
 
-    def changed(self, left: Iterable[PodView], came: Iterable[PodView]) -> SpecGroup | None:
-        """The group without the pods that `left`, and with those that `came`; None when no pod is in it."""
+    def changed(self, removed: Iterable[PodView], added: Iterable[PodView]) -> SpecGroup | None:
+        """The group without the pods `removed`, and with those `added`; None when no pod is in it."""
         by_key = {template.first.template: template for template in self._templates}
-        for key, (gone, new) in _moves_by(lambda pod: pod.template, left, came).items():
-            known = by_key.pop(key, None)
-            pods = _changed(known.pods if known else [], gone, new)
+        for key, (old, new) in _by(lambda pod: pod.template, removed, added).items():
+            pods = list(by_key.pop(key).pods) if key in by_key else []
+            for pod in old:
+                number = bisect.bisect_left(pods, place(pod), key=place)
+                while pods[number] is not pod:
+                    number += 1
+                del pods[number]
+            for pod in new:
+                bisect.insort(pods, pod, key=place)
             if pods:
                 by_key[key] = Template.of(pods)
         if not by_key:
             return None
-        follows = SpecGroup(by_key.values())
-        follows._known = {
-            of: _recounted(counted, map(of, left), map(of, came))
-            for of, counted in (self._known or {}).items()
+        group = SpecGroup(by_key.values())
+        group._results = {
+            of: _recount(counts, map(of, removed), map(of, added))
+            for of, counts in (self._results or {}).items()
             if callable(of)
         }
-        return follows
+        return group
 
 
 def _node(pod: PodView) -> str:
     return pod.node
 
 
-def _moves_by(
-    key: Callable[[PodView], K], left: Iterable[PodView], came: Iterable[PodView]
+def _by(
+    key: Callable[[PodView], K], removed: Iterable[PodView], added: Iterable[PodView]
 ) -> Mapping[K, tuple[list[PodView], list[PodView]]]:
-    """The pods that left and those that came, by what they share."""
-    found: dict[K, tuple[list[PodView], list[PodView]]] = defaultdict(lambda: ([], []))
-    for several, number in ((left, 0), (came, 1)):
-        for pod in several:
-            found[key(pod)][number].append(pod)
-    return found
+    """The pods removed and added, by what they share."""
+    moves: dict[K, tuple[list[PodView], list[PodView]]] = defaultdict(lambda: ([], []))
+    for pod in removed:
+        moves[key(pod)][0].append(pod)
+    for pod in added:
+        moves[key(pod)][1].append(pod)
+    return moves
 
 
-def _changed(pods: list[PodView], left: Iterable[PodView], came: Iterable[PodView]) -> list[PodView]:
-    pods = list(pods)
-    for pod in left:
-        number = bisect.bisect_left(pods, place(pod), key=place)
-        while pods[number] is not pod:
-            number += 1
-        del pods[number]
-    for pod in came:
-        bisect.insort(pods, pod, key=place)
-    return pods
-
-
-def _recounted(counted: Counter[K], left: Iterable[K], came: Iterable[K]) -> Counter[K]:
-    found = counted.copy()
-    found.update(came)
-    found.subtract(left)
-    return +found
+def _recount(counts: Mapping[K, int], removed: Iterable[K], added: Iterable[K]) -> Mapping[K, int]:
+    total = dict(counts)
+    for value in added:
+        total[value] = total.get(value, 0) + 1
+    for value in removed:
+        total[value] -= 1
+        if not total[value]:
+            del total[value]
+    return total
 
 
 Groups = Mapping[SpecKey, SpecGroup]
 """In the order of their first pods."""
 
 
-def grouped(came: Iterable[PodView], left: Iterable[PodView] = (), before: Groups | None = None) -> Groups:
-    """The groups of `before`, without the pods that `left` and with those that `came`. A group that keeps its pods
-    stays the same object."""
-    moves = _moves_by(lambda pod: pod.template.spec, left, came)
+def grouped(added: Iterable[PodView], removed: Iterable[PodView] = (), before: Groups | None = None) -> Groups:
+    """The groups of `before`, without the pods `removed` and with those `added`. A group that keeps its pods stays the
+    same object."""
+    moves = _by(lambda pod: pod.template.spec, removed, added)
     if not moves and before is not None:
         return before
-    found = dict(before or {})
-    for key, (gone, new) in moves.items():
-        known = found.pop(key, None)
-        group = known.changed(gone, new) if known else SpecGroup.of(new)
+    groups = dict(before or {})
+    for key, (old, new) in moves.items():
+        previous = groups.pop(key, None)
+        group = previous.changed(old, new) if previous else SpecGroup.of(new)
         if group:
-            found[key] = group
-    return dict(sorted(found.items(), key=lambda one: place(one[1].first)))
+            groups[key] = group
+    return dict(sorted(groups.items(), key=lambda one: place(one[1].first)))
 
 
 def pods_of(several: Iterable[Template | SpecGroup]) -> list[PodView]:
@@ -236,7 +235,7 @@ def place(pod: PodView) -> tuple[str, str, str]:
     return pod.node, pod.pod.namespace, pod.pod.name
 
 
-_Found = tuple[SpecGroup, Sequence[Template]]
+_Part = tuple[SpecGroup, Sequence[Template]]
 """Templates of one group."""
 
 
@@ -245,21 +244,21 @@ class LabelIndex:
 
     def __init__(self, groups: Sequence[SpecGroup]) -> None:
         self._groups = groups
-        self._by_key: dict[str, Mapping[str, list[_Found]]] = {}
+        self._by_key: dict[str, Mapping[str, list[_Part]]] = {}
 
     def select(self, selector: objects.LabelSelector | None) -> list[PodView]:
         """The pods that `selector` selects, in the order of the picture."""
         if selector is None:
             return []
-        candidates: list[_Found] | None = None
+        candidates: list[_Part] | None = None
         equalities: list[tuple[str, tuple[str, ...]]]
         equalities = [(key, (value,)) for key, value in (selector.match_labels or {}).items()]
         equalities += [(e.key, e.values or ()) for e in selector.match_expressions or () if e.operator == "In"]
         for key, values in equalities:
             buckets = self._index(key)
-            found = [one for value in dict.fromkeys(values) for one in buckets.get(value, ())]
-            if candidates is None or _count(found) < _count(candidates):
-                candidates = found
+            parts = [one for value in dict.fromkeys(values) for one in buckets.get(value, ())]
+            if candidates is None or _count(parts) < _count(candidates):
+                candidates = parts
         if candidates is None:
             candidates = [(group, group.templates) for group in self._groups]
         if len(selector.match_labels or ()) != 1 or selector.match_expressions:
@@ -267,12 +266,12 @@ class LabelIndex:
             candidates = [(group, [t for t in some if matches(selector, t.labels)]) for group, some in candidates]
         # Pods of a whole group are in order already.
         whole = [group for group, some in candidates if group.is_all(some)]
-        parts = [template for group, some in candidates if not group.is_all(some) for template in some]
-        return pods_of([*whole, *parts])
+        others = [template for group, some in candidates if not group.is_all(some) for template in some]
+        return pods_of([*whole, *others])
 
-    def _index(self, key: str) -> Mapping[str, list[_Found]]:
+    def _index(self, key: str) -> Mapping[str, list[_Part]]:
         if key not in self._by_key:
-            buckets: dict[str, list[_Found]] = defaultdict(list)
+            buckets: dict[str, list[_Part]] = defaultdict(list)
             for group in self._groups:
                 for value, templates in group.by_label(key).items():
                     buckets[value].append((group, templates))
@@ -280,13 +279,13 @@ class LabelIndex:
         return self._by_key[key]
 
 
-def _count(found: list[_Found]) -> int:
-    return sum([len(templates) for _, templates in found])
+def _count(parts: list[_Part]) -> int:
+    return sum([len(templates) for _, templates in parts])
 
 
 def indices(groups: Iterable[SpecGroup]) -> dict[str, LabelIndex]:
     """An index for each namespace that has pods."""
-    found: dict[str, list[SpecGroup]] = defaultdict(list)
+    by_namespace: dict[str, list[SpecGroup]] = defaultdict(list)
     for group in groups:
-        found[group.namespace].append(group)
-    return {name: LabelIndex(several) for name, several in found.items()}
+        by_namespace[group.namespace].append(group)
+    return {name: LabelIndex(several) for name, several in by_namespace.items()}

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from descheduler.arguments.common import ANY_NAMESPACE, LabelSelector, Namespaces
-from descheduler.fit.pod_affinity import reached
+from descheduler.fit.pod_affinity import namespaces_of
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
 from descheduler.picture.node_index import fingerprint
 from descheduler.picture.pods import SpecKey, anti_affinity_terms, least_important_first
@@ -169,7 +169,7 @@ class Conflicts:
 
     def _reach(self, term: objects.PodAffinityTerm, namespace: str) -> list[str]:
         """Namespaces that the term speaks of, of those with pods."""
-        names = reached(term, namespace, self._indexes, self._namespaces)
+        names = namespaces_of(term, namespace, self._indexes, self._namespaces)
         return [name for name in names if name in self._indexes]
 
     def _domain(self, node: str, key: str) -> _Domain:

@@ -118,7 +118,7 @@ def _draw_cell(cell: _Cell, x: int, y: int) -> Markup:
 
 def use_of(cpu: int, node: NodeView) -> str:
     """`reserved` counts before `exclusive`: a pod's own CPU that is reserved is exactly what is wrong."""
-    if cpu in node.reserved.known:
+    if cpu in node.reserved.cpus:
         return "reserved"
     if cpu in node.pinned:
         return "exclusive"
@@ -185,7 +185,7 @@ def share_in_use(node: NodeView, zone: int) -> float | None:
     cpus, available = _cpus(node).get(zone, EMPTY), node.zones.get(zone, {}).get("cpu")
     if not cpus:
         return None
-    share = len(cpus & (node.pinned | node.reserved.known)) / len(cpus)
+    share = len(cpus & (node.pinned | node.reserved.cpus)) / len(cpus)
     return share if available is None else max(share, min(1.0, max(0.0, 1 - available.milli / (1000 * len(cpus)))))
 
 
@@ -245,7 +245,7 @@ def _node(node: NodeView, wrong: Sequence[Outcome]) -> Markup:
 
 
 def _facts(node: NodeView) -> Iterator[tuple[str, Child]]:
-    for name, cpus in (("reserved", node.reserved.known), ("held alone", node.pinned), ("BE", node.be_pool)):
+    for name, cpus in (("reserved", node.reserved.cpus), ("held alone", node.pinned), ("BE", node.be_pool)):
         yield name, page.code(str(cpus)) if cpus else "none"
     yield "topology manager", f"{node.topology_policy or 'unknown'}, scope {node.topology_scope}"
 

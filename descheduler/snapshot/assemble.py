@@ -310,7 +310,7 @@ class Pictures:
             replicas=dict(replicas),
             problems=tuple(problems),
             notes=tuple(_notes(objects, self._unbound, everything)),
-            kept=self._caches if objects.packer.lasting else None,
+            cache=self._caches if objects.packer.lasting else None,
         )
 
     def _read_reports(self, objects: Objects, problems: list[Problem]) -> Mapping[str, _Reported]:

@@ -15,7 +15,7 @@ def handle(view: View, args: Args | None = None, **changes: Any) -> ProfileHandl
     """The real thing, for all ready nodes; `changes` replace its parts."""
     ready = NodeGroup(node for node in view.nodes.values() if node.ready)
     args = args or Args()
-    parts: dict[str, Any] = {"fit": FitSearch(view), "nodes": ready, "taken": set[str](), **changes}
+    parts: dict[str, Any] = {"fit": FitSearch(view), "nodes": ready, "evictions": set[str](), **changes}
     return ProfileHandle(view=view, args=args, guards=Guards(view, (args,)), **parts)
 
 

@@ -36,7 +36,7 @@ def view(cluster: Any) -> View:
         if app == "y":
             spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
             pod["spec"]["topologySpreadConstraints"] = [{**spread, "labelSelector": alike}]
-    return replace(cluster.view(), kept={})
+    return replace(cluster.view(), cache={})
 
 
 def changed(view: View, name: str, change: Callable[[PodView], PodView]) -> View:
@@ -135,4 +135,4 @@ def test_an_attempt_in_the_middle_leaves_no_trace(view: View) -> None:
 
 
 def test_one_picture_alone_keeps_nothing(view: View) -> None:
-    assert not isinstance(kept.of(replace(view, kept=None)), KeptFit)
+    assert not isinstance(kept.of(replace(view, cache=None)), KeptFit)

@@ -31,5 +31,5 @@ def test_groups_are_those_of_the_last_answers(answers: list[tuple[str, str]], wi
 def test_groups_of_disjoint_nodes_are_added_up() -> None:
     one: Groups = {"full": Group(2, ("a", "b"))}
     other: Groups = {"full": Group(5, ("c", "d", "e")), "tainted": Group(1, ("f",))}
-    assert node_rules.merged((one, {})) is one
-    assert node_rules.merged((one, other)) == {"full": Group(7, ("a", "b", "c")), "tainted": Group(1, ("f",))}
+    assert node_rules.merge((one, {})) is one
+    assert node_rules.merge((one, other)) == {"full": Group(7, ("a", "b", "c")), "tainted": Group(1, ("f",))}

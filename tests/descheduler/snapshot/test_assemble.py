@@ -46,7 +46,7 @@ def test_kubelets_own_reserve_and_system_cpus_are_known(cluster: Any) -> None:
     notes[keys.SYSTEM_QOS] = '{"cpuset":"4-5"}'
     reserved = cluster.view().nodes["a"].reserved
     assert (reserved.kubelet, reserved.strict, reserved.system) == (CPUSet([0]), True, CPUSet([4, 5]))
-    assert reserved.known == CPUSet([0, 4, 5])
+    assert reserved.cpus == CPUSet([0, 4, 5])
 
 
 def test_shared_system_cpus_are_nobodys_own(cluster: Any) -> None:
