@@ -177,9 +177,25 @@ class Packer:
         if parts is None:
             if len(self._specs) >= _KEPT:
                 self._specs.clear()
-            spec = {name: part for name, value in fields.items() if (part := self.share(value)) is not None}
+            makers = {"containers": self._shared_containers, "init_containers": self._shared_containers}
+            shared = {name: self.share(value, makers.get(name)) for name, value in fields.items()}
+            spec = {name: part for name, part in shared.items() if part is not None}
             parts = self._specs[key] = _Parts(SpecKey(), self.share(owners), spec)
         return parts
+
+    def _shared_containers(self, containers: tuple[objects.Container, ...]) -> tuple[objects.Container, ...]:
+        """Share what containers with amounts of their own have like others."""
+        return tuple(
+            msgspec.structs.replace(
+                each,
+                name=intern(each.name),
+                image=self._shared_text(each.image),
+                ports=self.share(each.ports),
+                resources=each.resources
+                and objects.Resources(requests=each.resources.requests, limits=self.share(each.resources.limits)),
+            )
+            for each in containers
+        )
 
     def _template(self, obj: objects.PodObject, parts: _Parts) -> tuple[TemplateKey, dict[str, str] | None]:
         """The key of the pod's template, and its labels."""
@@ -194,10 +210,12 @@ class Packer:
 
     def _shared_texts(self, texts: dict[str, str] | None) -> dict[str, str] | None:
         """Share the single texts: where a pod has some of its own, the others are mostly not."""
+        return texts and {intern(key): self._shared_text(text) for key, text in texts.items()}
+
+    def _shared_text(self, text: str) -> str:
         if len(self._texts) >= _KEPT_PARTS:
             self._texts.clear()
-        shared = self._texts.setdefault
-        return texts and {intern(key): shared(text, text) for key, text in texts.items()}
+        return self._texts.setdefault(text, text)
 
     def _containers(
         self, states: tuple[objects.ContainerStatus, ...] | None
