@@ -132,6 +132,9 @@ class SpecGroup:
 
     def by_label(self, key: str) -> Mapping[str, tuple[Template, ...]]:
         """Templates that have the label, by its value."""
+        if len(self._templates) == 1:
+            labels = self._templates[0].labels
+            return {labels[key]: self._templates} if key in labels else {}
 
         def by_value() -> Mapping[str, tuple[Template, ...]]:
             buckets: dict[str, list[Template]] = defaultdict(list)

@@ -24,8 +24,10 @@ _encode = msgspec.msgpack.Encoder().encode
 _READ = re.compile(r"([^/]+\.)?(koordinator\.sh|koordlite\.io|crane\.io|volcano\.sh|(?<!kubectl\.)kubernetes\.io)/")
 """Annotations of these domains are all that is read of pods. Most others have a value for each pod, such as its
 address, or copy the whole object."""
-_KEPT = 1 << 14
+_KEPT = 1 << 12
 """How many templates, conditions and states are known at a time: replicas come one after the other in a list."""
+_KEPT_LASTING = 1 << 14
+"""The same for one picture after the other: later pods come in any order."""
 _KEPT_PARTS = 1 << 14
 """How many parts and texts. Some, like annotations with a pod's address, are never seen again."""
 
@@ -66,13 +68,14 @@ class Packer:
     def __init__(self, *, lasting: bool = False) -> None:
         """`lasting`: for one picture after the other. Resource versions are kept then."""
         self.lasting = lasting
+        self._most = _KEPT_LASTING if lasting else _KEPT
         self._parts: dict[tuple[type, bytes], Any] = {}
         self._models: dict[tuple[Any, ...], Callable[..., Pod]] = {}
         self._specs: dict[bytes, _Parts] = {}
         self._templates: dict[tuple[SpecKey, bytes], tuple[TemplateKey, dict[str, str] | None]] = {}
         self._texts: dict[str, str] = {}
-        self._conditions = functools.lru_cache(_KEPT)(_conditions)
-        self._running = functools.lru_cache(_KEPT)(_running)
+        self._conditions = functools.lru_cache(self._most)(_conditions)
+        self._running = functools.lru_cache(self._most)(_running)
 
     def share(self, part: T, make: Callable[[T], T] | None = None) -> T:
         """A part that was equal to this one, if one was seen lately; it takes this one's place. Else what `make` makes
@@ -150,9 +153,10 @@ class Packer:
             first = msgspec.structs.replace(pod_reader.from_wire(obj), priority=priority, containers=())
             if first.problems:  # They name this very pod.
                 return first
-            if len(self._models) >= _KEPT:
+            if len(self._models) >= self._most:
                 self._models.clear()
-            shared = {name: part for name, part in msgspec.structs.asdict(first).items() if name not in _IDENTITY}
+            values = msgspec.structs.asdict(first).items()
+            shared = {name: _NONE if part == _NONE else part for name, part in values if name not in _IDENTITY}
             make = self._models[key] = functools.partial(Pod, **shared)
         return make(
             namespace=meta.namespace,
@@ -175,7 +179,7 @@ class Packer:
         key = _encode((obj.metadata.namespace, owners, *fields.values()))
         parts = self._specs.get(key)
         if parts is None:
-            if len(self._specs) >= _KEPT:
+            if len(self._specs) >= self._most:
                 self._specs.clear()
             makers = {"containers": self._shared_containers, "init_containers": self._shared_containers}
             shared = {name: self.share(value, makers.get(name)) for name, value in fields.items()}
@@ -203,7 +207,7 @@ class Packer:
         key = (parts.key, _encode(labels))
         template = self._templates.get(key)
         if template is None:
-            if len(self._templates) >= _KEPT:
+            if len(self._templates) >= self._most:
                 self._templates.clear()
             template = self._templates[key] = TemplateKey(parts.key), self._shared_texts(labels)
         return template
