@@ -156,6 +156,7 @@ class Packer:
             if len(self._models) >= self._most:
                 self._models.clear()
             values = msgspec.structs.asdict(first).items()
+            shared: dict[str, Any]
             shared = {name: _NONE if part == _NONE else part for name, part in values if name not in _IDENTITY}
             make = self._models[key] = functools.partial(Pod, **shared)
         return make(
