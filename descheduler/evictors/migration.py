@@ -243,7 +243,10 @@ class Round:
         place = reservations.get(job.reservation) if not job.room_on else None
         if place is None and job.reservation:
             place = self._cluster.reservation(job.reservation)
-        bound = place.bound if place is not None else None
+        bound, limited = place.bound if place is not None else None, ""
+        if pod is not None and not job.room_on and objects.condition(job, "Eviction") is None:
+            view, jobs = objects.pod_view(pod), self._jobs.values()
+            limited = filters.pace_refusal(self._args, jobs, pod=view, workload=self._find(view), now=self._now)
         return ClusterState(
             now=self._now,
             pod=pod,
@@ -251,7 +254,7 @@ class Round:
             reservation=place,
             bound_pod=self._cluster.pod(bound) if bound is not None else None,
             others=self._standing_of_makers(job) if job.room_on else self._standing_of_others(job, reservations),
-            limited=self._limit(job, pod),
+            limited=limited,
             turn_seconds=self._pace.turn_seconds(job, self._now),
             default_mode=self._args.default_job_mode or "ReservationFirst",
             drop_claims=self._drop_claims,
@@ -299,12 +302,6 @@ class Round:
             for one in several
         )
         return "" if all(have_places) else "wait"
-
-    def _limit(self, job: MigrationJob, pod: wire.PodObject | None) -> str:
-        if pod is None or job.room_on or objects.condition(job, "Eviction") is not None:
-            return ""
-        view = objects.pod_view(pod)
-        return filters.pace_refusal(self._args, self._jobs.values(), pod=view, workload=self._find(view), now=self._now)
 
     def _write(self, before: MigrationJob, after: MigrationJob) -> Iterator[Progress]:
         if after == before:

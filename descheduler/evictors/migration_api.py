@@ -246,10 +246,15 @@ class Finder(msgspec.Struct):
             controller = self._controller(namespace, above)
         if controller is None or controller.spec.replicas is None:
             return None
-        uids = {controller.metadata.uid}
-        if above is not None:
-            uids = {one.uid for one in self._sets(namespace, controller)}
-        return Workload(controller.spec.replicas, self._pods(namespace, controller, uids))
+        uid, query = controller.metadata.uid, _query(controller)
+        uids = {uid}
+        if above is not None:  # Its pods are those of its ReplicaSets.
+            items = self.api.collect(f"/apis/apps/v1/namespaces/{namespace}/replicasets", query).items
+            sets = [msgspec.json.decode(item, type=_Controller).metadata for item in items]
+            uids = {one.uid for one in sets if any(o.controller and o.uid == uid for o in one.owner_references or ())}
+        items = self.api.collect(f"/api/v1/namespaces/{namespace}/pods", query).items
+        pods = (objects.pod_view(msgspec.json.decode(item, type=wire.PodObject)) for item in items)
+        return Workload(controller.spec.replicas, tuple(pod for pod in pods if objects.controller_uid(pod) in uids))
 
     def _controller(self, namespace: str, owner: wire.OwnerReference) -> _Controller | None:
         """The owner itself; None when another one has its name by now, or it is gone."""
@@ -268,18 +273,6 @@ class Finder(msgspec.Struct):
                 return ""
             self.plurals[api_version] = {one.kind: one.name for one in served.resources if "/" not in one.name}
         return self.plurals[api_version].get(kind, "")
-
-    def _sets(self, namespace: str, deployment: _Controller) -> list[wire.ObjectMeta]:
-        """ReplicaSets of a Deployment."""
-        items = self.api.collect(f"/apis/apps/v1/namespaces/{namespace}/replicasets", _query(deployment)).items
-        sets = [msgspec.json.decode(item, type=_Controller).metadata for item in items]
-        uid = deployment.metadata.uid
-        return [meta for meta in sets if any(o.controller and o.uid == uid for o in meta.owner_references or ())]
-
-    def _pods(self, namespace: str, controller: _Controller, uids: set[str]) -> tuple[PodView, ...]:
-        items = self.api.collect(f"/api/v1/namespaces/{namespace}/pods", _query(controller)).items
-        pods = (objects.pod_view(msgspec.json.decode(item, type=wire.PodObject)) for item in items)
-        return tuple(pod for pod in pods if objects.controller_uid(pod) in uids)
 
 
 def _root(api_version: str) -> str:

@@ -254,11 +254,10 @@ def resume(history: History, pending: Iterable[Intent], view: View) -> History:
     A pod that is still there, is not going and has no migration job was not evicted.
     """
     there = {pod.uid: pod for pod in (*view.by_uid.values(), *view.unbound)}
-    return _with(history, (one for one in pending if one.uid in view.moving or _goes(there.get(one.uid))))
-
-
-def _goes(pod: PodView | None) -> bool:
-    return pod is None or pod.pod.deleting or IN_PROGRESS in pod.pod.annotations
+    staying = {
+        uid for uid, pod in there.items() if not pod.pod.deleting and IN_PROGRESS not in pod.pod.annotations
+    } - view.moving.keys()
+    return _with(history, (one for one in pending if one.uid not in staying))
 
 
 def _intents(history: History, plan: EvictionPlan) -> Iterator[Intent]:

@@ -35,7 +35,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
         nodes = [node for node in handle.nodes if node.name not in done and _selects(pool, node)]
         yield from _Pool(pool, number, config, handle, memory, relieved).compare(nodes)
         compared.update(node.name for node in nodes)
-    yield Remember(memory.kept)
+    yield Remember(memory.watches)
 
 
 def numbers(pod: PodView, view: View, config: Config, handle: Handle) -> str:
@@ -67,7 +67,7 @@ class _Memory(msgspec.Struct):
 
     now: float
     earlier: Watches
-    kept: dict[tuple[str, str], tuple[float, Watch]]
+    watches: dict[tuple[str, str], tuple[float, Watch]]
 
     @classmethod
     def recall(cls, value: object, now: float, config: Config) -> _Memory:
@@ -81,15 +81,15 @@ class _Memory(msgspec.Struct):
 
     def mark(self, about: str, name: str, debounce: Debounce, *, normal: bool) -> Watch:
         """Count one more sighting of a node."""
-        _, watch = self.kept.get((about, name), (0.0, NEW))
+        _, watch = self.watches.get((about, name), (0.0, NEW))
         watch = load_args.mark(watch, normal=normal, now=self.now, debounce=debounce)
-        self.kept[about, name] = (self.now, watch)
+        self.watches[about, name] = (self.now, watch)
         return watch
 
     def forget(self, about: str, names: Iterable[str]) -> None:
         """Nodes that are certainly not too full."""
         for name in names:
-            self.kept.pop((about, name), None)
+            self.watches.pop((about, name), None)
 
 
 class _Pool(msgspec.Struct, frozen=True):
@@ -124,7 +124,12 @@ class _Pool(msgspec.Struct, frozen=True):
         for one in loads:
             by_kind[one.kind].append(one)
         abnormal = {kind: [one for one in by_kind[kind] if self._lasts(kind, one)] for kind in _HIGH}
-        self._count_normal(loads)
+        # Nodes that are watched and not too full now. Koordinator goes on counting where it left off.
+        for kind in _HIGH:
+            about = self._about(prod=kind == "prodHigh")
+            for one in loads:
+                if one.kind != kind and (about, one.node.name) in self.memory.watches:
+                    self.memory.mark(about, one.node.name, self._debounce, normal=True)
         idle = self._why_nothing(by_kind, abnormal, len(nodes))
         if idle:
             yield msgspec.structs.replace(idle, text=f"{self._words}: {idle.text}")
@@ -147,14 +152,6 @@ class _Pool(msgspec.Struct, frozen=True):
             return True
         about = self._about(prod=kind == "prodHigh")
         return self.memory.mark(about, one.node.name, self._debounce, normal=False).anomalous
-
-    def _count_normal(self, loads: list[Load]) -> None:
-        """Nodes that are watched and not too full now. Koordinator goes on counting where it left off."""
-        for one in loads:
-            for kind in _HIGH:
-                about = self._about(prod=kind == "prodHigh")
-                if one.kind != kind and (about, one.node.name) in self.memory.kept:
-                    self.memory.mark(about, one.node.name, self._debounce, normal=True)
 
     def _why_nothing(
         self, by_kind: Mapping[str, list[Load]], abnormal: Mapping[str, list[Load]], nodes: int

@@ -62,9 +62,13 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
             text = "pods have promises here but the node's CPU topology is not reported: not judged"
             yield Note(node=node.name, reason="TopologyUnknown", text=text)
             continue
-        for pod in _pods_to_judge(node):
-            for wrong in _violations(pod, node, config):
-                yield _finding(pod, node, wrong, config)
+        # There is something to say about pods with a promise or a fact, and on nodes whose kubelet tells its policies
+        # also about those that ask for a policy.
+        tells_policies = node.topology_policy and node.cpu_manager.policy
+        for pod in node.those(NAME, _asks):
+            if (pod.containers or tells_policies) and judgeable(pod):
+                for wrong in _violations(pod, node, config):
+                    yield _finding(pod, node, wrong, config)
 
 
 def numbers(pod: PodView, view: View, _config: Config, _handle: Handle) -> str:
@@ -82,15 +86,6 @@ def numbers(pod: PodView, view: View, _config: Config, _handle: Handle) -> str:
 
 def _asks(pod: PodView) -> bool:
     return not pod.pod.finished and (bool(pod.containers) or keys.VOLCANO_NUMA_POLICY in pod.pod.annotations)
-
-
-def _pods_to_judge(node: NodeView) -> Iterator[PodView]:
-    """Pods about which there is anything to say: those with a promise or a fact, and on nodes whose kubelet tells its
-    policies also those that ask for a policy."""
-    policies_known = node.topology_policy and node.cpu_manager.policy
-    for pod in node.those(NAME, _asks):
-        if (pod.containers or policies_known) and judgeable(pod):
-            yield pod
 
 
 def _violations(pod: PodView, node: NodeView, config: Config) -> Iterator[numa.Violation]:

@@ -43,17 +43,16 @@ def pieces(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool = Tru
     before = "{\n"
     for name, value in {**_document(plan, attempts, dry=dry), **conditions}.items():
         yield f"{before}  {_write(name)}: "
-        yield from _lines(value) if isinstance(value, Iterator) else (printable.in_json(_write(value)),)
         before = ",\n"
+        if not isinstance(value, Iterator):
+            yield printable.in_json(_write(value))
+            continue
+        opening = "["
+        for member in value:
+            yield f"{opening}\n    {printable.in_json(_write_member(member).decode())}"
+            opening = ","
+        yield "[]" if opening == "[" else "\n  ]"
     yield "\n}\n"
-
-
-def _lines(members: Iterator[Object]) -> Iterator[str]:
-    before = "["
-    for member in members:
-        yield f"{before}\n    {printable.in_json(_write_member(member).decode())}"
-        before = ","
-    yield "[]" if before == "[" else "\n  ]"
 
 
 def _document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool) -> Object:

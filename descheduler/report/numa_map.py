@@ -160,7 +160,10 @@ def section(nodes: Sequence[NodeView], wrong: _WRONG) -> Markup:
     heads = ("node", *(f"NUMA {zone}" for zone in zones), "wrong#")
     note = "Part of a zone's CPUs that pods hold alone, that are reserved, or reported as taken."
     note += f" The first {MAX_NODES} of {len(nodes)} nodes, most wrong first." if len(nodes) > MAX_NODES else ""
-    return page.section("Nodes by NUMA zone", _key(), page.table(heads, rows), note=note)
+    shades = [el("li", el("span", class_="box", style=_shade(part)), f"{100 * part:.0f} %") for part in (0, 0.5, 1)]
+    ring = el("li", el("span", class_="box", style="border:3px solid var(--bad)"), "a misplaced pod is here")
+    key = el("ul", shades, ring, class_="legend")
+    return page.section("Nodes by NUMA zone", key, page.table(heads, rows), note=note)
 
 
 def details(nodes: Sequence[NodeView], wrong: _WRONG) -> Markup | None:
@@ -220,12 +223,6 @@ def _shade(part: float | None) -> str:
     """In steps, so that a page of thousands of cells has a handful of styles."""
     percent = 0 if part is None else round(part * _STEPS) * 8
     return f"background:color-mix(in srgb, var(--be) {percent}%, var(--mark))"
-
-
-def _key() -> Markup:
-    shades = [el("li", el("span", class_="box", style=_shade(part)), f"{100 * part:.0f} %") for part in (0, 0.5, 1)]
-    ring = el("span", class_="box", style="border:3px solid var(--bad)")
-    return el("ul", shades, el("li", ring, "a misplaced pod is here"), class_="legend")
 
 
 def _node(node: NodeView, wrong: Sequence[Outcome]) -> Markup:

@@ -204,9 +204,11 @@ class Home:
         pods with what was promised to them. Pods that stay keep that: it follows from the pod, the node's object and
         the report."""
         removed = [self.pods.pop(bisect.bisect_left(self.pods, by_name(one), key=by_name)) for one in leavers]
-        new = [self._with_promises(one) for one in came]
-        for one in new:
-            bisect.insort(self.pods, one, key=by_name)
+        new = list[PodView]()
+        for one in came:
+            containers, observed = ((), False) if one.pod.finished else of_pod(one, self.view, self._reported)
+            new.append(msgspec.structs.replace(one, containers=containers, observed=observed) if containers else one)
+            bisect.insort(self.pods, new[-1], key=by_name)
         written, notes, pinned = self._written, self.view.node.annotations, EMPTY
         if written and written.reserved_cpus is None:  # CPUs that scheduler and kubelet gave to pods.
             by_scheduler = [one.pod.resource_status.cpuset for one in self.pods if one.pod.active]
@@ -227,12 +229,6 @@ class Home:
             placement_at=seen_at,
         )
         return removed, new
-
-    def _with_promises(self, one: PodView) -> PodView:
-        if one.pod.finished:
-            return one
-        containers, observed = of_pod(one, self.view, self._reported)
-        return msgspec.structs.replace(one, containers=containers, observed=observed) if containers else one
 
 
 def active(pods: Iterable[PodView]) -> list[PodView]:
