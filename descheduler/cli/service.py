@@ -292,7 +292,7 @@ def _served(
 
 
 def _server(args: argparse.Namespace, address: str, port: int, endpoints: Endpoints, api: Api | None) -> Server:
-    from koordlite.http.listener import listener
+    from koordlite.http.server import listener
 
     certificate = _certificate(args)
     try:
@@ -322,7 +322,7 @@ def _addresses(args: argparse.Namespace, policy: PolicyFile) -> tuple[tuple[str,
         return ()
     if args.listen is None and policy.bind_addresses:
         return policy.bind_addresses
-    from koordlite.http.listener import address_of
+    from koordlite.http.server import address_of
 
     where = ("command line", "--listen")
     return (address_of(args.listen or LISTEN, where, why="no port", do="write ADDRESS:PORT, or off"),)

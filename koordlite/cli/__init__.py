@@ -101,14 +101,14 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
         ),
         Command(
             "verify",
-            "verify:verify",
+            "traces:verify",
             "after an uninstall: what is left on this machine and in its cluster; read-only",
             (options.MACHINE, options.JOURNAL, options.OUTPUT),
             ("verify", "verify --kubeconfig FILE"),
         ),
         Command(
             "adopt",
-            "adopt:adopt",
+            "traces:adopt",
             "take over what another agent left here, so that it can be put back",
             options.ADOPT,
             ("adopt koordlet --dry-run",),
@@ -268,13 +268,13 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
             actions=(
                 Command(
                     "list",
-                    "reservation_command:reservation",
+                    "scheduler_command:reservation",
                     "every Reservation: phase, node, what it holds, owners, end, why it waits",
                     (*options.API_SERVER, options.LISTING),
                 ),
                 Command(
                     "explain",
-                    "reservation_command:reservation",
+                    "scheduler_command:reservation",
                     "who may use it, who does, what it holds, why it waits, when it ends",
                     options.RESERVATION_EXPLAIN,
                 ),

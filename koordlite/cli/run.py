@@ -33,7 +33,6 @@ from koordlite.fault_guard import FaultGuard
 from koordlite.host import heap, procfs
 from koordlite.host.journal import journal, lock
 from koordlite.host.journal.journal import Journal
-from koordlite.kube.cluster import KubeCluster
 from koordlite.model import node as nodes
 from koordlite.model import printable
 from koordlite.model.errors import JournalFull, Problem
@@ -56,7 +55,9 @@ def run(args: argparse.Namespace) -> int:
     # The live view owns the terminal: only what needs a person goes above it.
     level = logging.WARNING if live else logging.INFO
     log_format.start(args.log_format or "text", level)
-    _keep_files_open()
+    # Hot files stay open: allow as many descriptors as the machine lets us have.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     heap.keep_small()
     stop = ended_by_signals()
     with _folders(args, machines.settings(args)) as settings:
@@ -66,7 +67,9 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace, settings: Settings, machine: Machine) -> int:
     with contextlib.closing(machine), _journal(args, settings, machine) as (undo_journal, unjournaled, open_journal):
         machines.need_node(args, machine.cluster)
-        _warn_of_another_size(machine)
+        node = machine.cluster.view().node
+        for problem in machines.contradictions(nodes.from_wire(node), machine.host.files) if node else ():
+            LOG.warning("%s", problem)
         agent = Agent(
             machine.host, machine.cluster, settings, undo_journal, unjournaled=unjournaled, open_journal=open_journal
         )
@@ -74,12 +77,6 @@ def _run(args: argparse.Namespace, settings: Settings, machine: Machine) -> int:
         if agent.journal is not None and not args.quiet:
             print(printable.lines(in_force(agent.journal, args, emulated=machine.sandbox is not None)), end="")
         return code
-
-
-def _warn_of_another_size(machine: Machine) -> None:
-    node = machine.cluster.view().node
-    for problem in machines.contradictions(nodes.from_wire(node), machine.host.files) if node else ():
-        LOG.warning("%s", problem)
 
 
 def in_force(undo_journal: Journal, args: argparse.Namespace, *, emulated: bool) -> str:
@@ -94,12 +91,6 @@ def in_force(undo_journal: Journal, args: argparse.Namespace, *, emulated: bool)
     named = (("--cluster", args.cluster), ("--kubeconfig", args.kubeconfig), ("--node", args.node))
     options = "".join(f" {option} {shlex.quote(value)}" for option, value in (*agent_options, *named) if value)
     return f"still in force: {listed}\nto undo this: koordlite restore{options} (--dry-run lists every value)\n"
-
-
-def _keep_files_open() -> None:
-    """Hot files stay open: allow as many descriptors as the machine lets us have."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _frozen() -> Listener:
@@ -117,11 +108,13 @@ def _frozen() -> Listener:
 
 
 def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Namespace) -> int:
-    history = History(_settings_view(settings), _environment(machine))
+    history = _history(settings, machine)
     with contextlib.ExitStack() as stack:
         recorded = stack.enter_context(record.recording(agent, machine, settings, named=args.record))
         token = "" if args.recorded and not args.state_dir else settings.agent.state_dir
-        port = _port_from(args)
+        file = args.config or os.environ.get("KOORDLITE_CONFIG")
+        port = (file, "http.port") if file else serving.DEFAULT_PORT
+        port = ("koordlite run", "--port") if args.port is not None else port
         listeners = [
             stack.enter_context(
                 serving.served(machine, settings, folder=token, record=recorded.folder, port_from=port)
@@ -139,22 +132,15 @@ def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Nam
             for listen in listeners:
                 listen(tick, changes)
 
-        with _progress(args):
+        # Where no view shows that the agent runs, and for how long.
+        quiet = commandline.progress(f"running {args.seconds:.0f} s") if args.quiet and args.seconds else None
+        with quiet or contextlib.nullcontext():
             agent.run(on_tick, seconds=args.seconds, guard=_guard(machine, args))
     if args.record:
         print(printable.lines(f"flight record: {args.record}"))
     if args.report and history.last:
         _write_report(history, pathlib.Path(args.report), machine)
     return 0
-
-
-def _progress(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
-    """Say that the agent runs, and for how long, where no view shows it."""
-    return (
-        commandline.progress(f"running {args.seconds:.0f} s")
-        if args.quiet and args.seconds
-        else contextlib.nullcontext()
-    )
 
 
 def _guard(machine: Machine, args: argparse.Namespace) -> FaultGuard | None:
@@ -166,7 +152,7 @@ def _look_twice(agent: Agent, machine: Machine, settings: Settings, args: argpar
     """Usage needs two ticks, a second apart. A record is kept only where a folder was named for it."""
     from koordlite.report.terminal import status
 
-    history = History(_settings_view(settings), _environment(machine))
+    history = _history(settings, machine)
     with contextlib.ExitStack() as stack:
         named = record.recording(agent, machine, settings, named=args.record) if args.record else None
         keep = stack.enter_context(named).listen if named else None
@@ -183,14 +169,6 @@ def _look_twice(agent: Agent, machine: Machine, settings: Settings, args: argpar
     if settings.agent.on_stop == "restore":
         agent.put_back()
     return 0
-
-
-def _port_from(args: argparse.Namespace) -> tuple[str, str]:
-    """Name the source of the port: an option, or a file and its setting."""
-    file = args.config or os.environ.get("KOORDLITE_CONFIG")
-    if args.port is not None:
-        return "koordlite run", "--port"
-    return (file, "http.port") if file else serving.DEFAULT_PORT
 
 
 @contextlib.contextmanager
@@ -272,29 +250,20 @@ def _cluster(agent: Agent, machine: Machine) -> Listener:
         problems = frozenset(problem for problem in tick.problems if problem.object.startswith(_CLUSTER_OBJECTS))
         machine.remote.tell(sorted(problems - announced, key=str))
         announced = problems
-        _announce(machine.remote, pause, tick)
+        if tick.pause and tick.pause != pause:
+            machine.remote.announce("Paused", view.pause(tick.pause, wall=tick.wall), "Pause", warning=True)
+        elif pause and not tick.pause:
+            machine.remote.announce("Resumed", f"the pause has ended: {pause.because}", "Resume")
         pause = tick.pause
-        _tell_killed(machine.remote, tick)
+        # An Event for each pod whose containers were killed.
+        dead = (step for step in tick.applied if step.ok and step.place.kind is eviction.KILL)
+        pods = {(s.place.part("namespace"), s.place.part("pod"), s.place.part("uid")): s.value for s in dead}
+        for (namespace, pod, uid), note in pods.items():
+            machine.remote.killed(namespace=namespace, pod=pod, uid=uid, note=note)
         if agent.snapshot and not tick.woken:
             machine.remote.saw(agent.snapshot)
 
     return listen
-
-
-def _tell_killed(remote: KubeCluster, tick: Tick) -> None:
-    """One Event for each pod whose containers were killed."""
-    dead = (step for step in tick.applied if step.ok and step.place.kind is eviction.KILL)
-    pods = {(s.place.part("namespace"), s.place.part("pod"), s.place.part("uid")): s.value for s in dead}
-    for (namespace, pod, uid), note in pods.items():
-        remote.killed(namespace=namespace, pod=pod, uid=uid, note=note)
-
-
-def _announce(remote: KubeCluster, before: Pause | None, tick: Tick) -> None:
-    """A pause that began, was changed or has ended."""
-    if tick.pause and tick.pause != before:
-        remote.announce("Paused", view.pause(tick.pause, wall=tick.wall), "Pause", warning=True)
-    elif before and not tick.pause:
-        remote.announce("Resumed", f"the pause has ended: {before.because}", "Resume")
 
 
 @contextlib.contextmanager
@@ -323,16 +292,14 @@ def _write_report(history: History, folder: pathlib.Path, machine: Machine) -> N
     print(printable.lines(f"report: {folder / 'run.json'}\n        {folder / 'run.html'}"))
 
 
-def _settings_view(settings: Settings) -> dict[str, object]:
-    sections = {name: dataclasses.asdict(section) for name, section in settings.strategies.items()}
-    return {"agent": dataclasses.asdict(settings.agent), "strategies": sections}
-
-
-def _environment(machine: Machine) -> dict[str, str]:
+def _history(settings: Settings, machine: Machine) -> History:
+    """An empty history, with what its report says of this run."""
     layout = machine.host.cgroups.layout
-    return {
+    environment = {
         "machine": machine.name,
         "cgroups": f"v{layout.version}, {layout.driver} driver",
         "koordlite": __version__,
         "python": platform.python_version(),
     }
+    sections = {name: dataclasses.asdict(section) for name, section in settings.strategies.items()}
+    return History({"agent": dataclasses.asdict(settings.agent), "strategies": sections}, environment)

@@ -159,7 +159,7 @@ def extender_listener(
     """The listener for the scheduler: on loopback everybody on this machine may ask, from elsewhere who shows a
     certificate, and behind a front the front alone."""
     from koordlite.http.connections import Limits
-    from koordlite.http.listener import listener
+    from koordlite.http.server import listener
 
     certificate = _certificate(args, args.client_ca_file) if args.tls_cert_file else None
     do = "listen on 127.0.0.1 beside the scheduler, or give --tls-cert-file and --client-ca-file"
@@ -262,7 +262,7 @@ def numa_page(
     if not args.numa_listen:
         yield
         return
-    from koordlite.http.listener import listener
+    from koordlite.http.server import listener
     from koordlite.kube.client.prometheus import Prometheus
     from koordlite.scheduler.numa_api.charts import Agents
     from koordlite.scheduler.numa_api.rest import RestGuard
@@ -395,7 +395,7 @@ def _health(args: argparse.Namespace, api: Api, answer: Ask) -> Iterator[None]:
     if not args.health_listen:
         yield
         return
-    from koordlite.http.listener import listener
+    from koordlite.http.server import listener
 
     address, port = _address(args.health_listen, "--health-listen")
     with listener(address, port, answer, api=api, audience=args.token_audience).serving(LOG, "health on %s"):
@@ -404,7 +404,7 @@ def _health(args: argparse.Namespace, api: Api, answer: Ask) -> Iterator[None]:
 
 def _address(text: str, option: str) -> tuple[str, int]:
     """Address and port in the value of `option`; InputError without either."""
-    from koordlite.http.listener import address_of
+    from koordlite.http.server import address_of
 
     do = "write it like 127.0.0.1:9318, or [::1]:9318"
     where = ("command line", option)

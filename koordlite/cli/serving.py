@@ -67,7 +67,7 @@ def served(
         yield log.write
         return
     from koordlite.http.certificate import Certificate
-    from koordlite.http.listener import listener
+    from koordlite.http.server import listener
     from koordlite.report.history import Past
     from koordlite.report.metrics.collector import Metrics
     from koordlite.report.metrics.events import KubeletMetrics
@@ -287,7 +287,7 @@ def exporter_pages(loop: Loop, metrics: NumaMetrics, history: NumaHistory, night
 
 def exporter_listener(listen: str, pages: Router) -> Server:
     """The listener of the exporter, where everyone may read."""
-    from koordlite.http.listener import address_of, listener
+    from koordlite.http.server import address_of, listener
 
     setting, do = ("numaExporter", "listen"), "write ADDRESS:PORT, or :9201 for all addresses"
     address, port = address_of(listen, setting, why="there is no port", do=do)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from koordlite.lab.proc_tree import CGROUP_ROOT
+from koordlite.lab.kernel_trees import CGROUP_ROOT
 from koordlite.lab.sandbox import Sandbox
 
 WRITE_ERRORS = (errno.EBUSY, errno.EINVAL, errno.ENOENT, errno.EIO)

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from koordlite.lab import proc_tree, sys_tree
+from koordlite.lab import kernel_trees
 from koordlite.lab.cgroups import files as cgroup_files
 from koordlite.lab.cgroups.trees import Group
 from koordlite.lab.load import cache_traffic, workloads
 from koordlite.lab.load.memory import MemoryLoad
 from koordlite.lab.load.workloads import Workload, Workloads
-from koordlite.lab.machine import irqs, kernel_settings, shapes
+from koordlite.lab.machine import kernel_settings, shapes
 from koordlite.lab.machine.clock import LONGEST_STEP, SandboxClock
 from koordlite.lab.machine.core_scheduling import EmulatedCoreScheduling
 from koordlite.lab.machine.machine import Machine
@@ -64,7 +64,7 @@ class Sandbox:
         self.kubelet = EmulatedKubelet(self.machine, self.cgroups, self.processes, self.workloads, seed=seed)
         self.cgroups.on_kill = self._kill_group
         settings = kernel_settings.plant(self.files, self.machine)
-        irqs.plant(self.files, self.machine)
+        kernel_settings.plant_irqs(self.files, self.machine)
         self.memory = MemoryLoad(self.machine, self.cgroups, settings, self._killed)
         self.each_second: Callable[[], None] | None = None
         """Called once a simulated second. `sandbox.chaos` disturbs the node from here."""
@@ -73,7 +73,7 @@ class Sandbox:
         self._problems: tuple[Problem, ...] = ()
         self._reported: dict[str, tuple[objects.PodObject, object, objects.PodObject]] = {}
         self._reported_node: tuple[objects.NodeObject, tuple[objects.NodeObject, tuple[Problem, ...]]] | None = None
-        node = proc_tree.NodeParts(
+        node = kernel_trees.NodeParts(
             machine=self.machine,
             cgroups=self.cgroups,
             processes=self.processes,
@@ -84,8 +84,7 @@ class Sandbox:
             uptime=self.clock.monotonic,
             seed=seed,
         )
-        proc_tree.plant(self.files, node)
-        sys_tree.plant(self.files, self.machine, self.cgroups, self.resctrl)
+        kernel_trees.plant(self.files, node)
         self.files.place("/var/lib/kubelet/cpu_manager_state", File(self.kubelet.cpu_manager_state))
 
     def sync(self, pods: Sequence[objects.PodObject], node: objects.NodeObject | None = None) -> tuple[Problem, ...]:

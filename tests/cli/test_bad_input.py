@@ -13,8 +13,8 @@ import pytest
 
 from koordlite import cli
 from koordlite.changes.published import NodeResource
+from koordlite.cli import check, options
 from koordlite.cli import machine as machines
-from koordlite.cli import node_check, options
 from koordlite.host.journal.journal import Journal
 from koordlite.lab import Sandbox
 from koordlite.model.errors import InputError
@@ -137,7 +137,7 @@ def test_check_node_answers_everything_where_the_first_answer_is_no(
 
 @pytest.mark.parametrize(("uid", "answer"), [(0, "yes"), (1000, "no")])
 def test_limits_can_be_written_by_root_only(uid: int, answer: str) -> None:
-    (found,) = node_check.writable(Sandbox("small").files, uid=uid)
+    (found,) = check.writable(Sandbox("small").files, uid=uid)
     assert found.answer == answer
 
 

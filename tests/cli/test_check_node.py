@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from koordlite import config
-from koordlite.cli import node_check
+from koordlite.cli import check
 
 
-def finding(path: pathlib.Path, nri: str) -> node_check.Finding:
+def finding(path: pathlib.Path, nri: str) -> check.Finding:
     settings = config.default()
     agent = dataclasses.replace(settings.agent, nri_socket=str(path), nri=nri)
-    return node_check._nri(msgspec.structs.replace(settings, agent=agent))
+    return check._nri(msgspec.structs.replace(settings, agent=agent))
 
 
 def test_without_a_socket_it_says_how_to_switch_it_on(tmp_path: pathlib.Path) -> None:
@@ -61,7 +61,7 @@ def test_the_scheduler_and_the_policy_that_goes_with_it(release: str | None, ans
                 raise FileNotFoundError(2, "No such file or directory", path)
             return f"{release}\n".encode()
 
-    found = node_check.scheduler(Kernel())  # type: ignore[arg-type]
+    found = check.scheduler(Kernel())  # type: ignore[arg-type]
     assert (found.what, found.answer) == ("CPU scheduler", answer)
     assert words in found.detail
     assert do in found.do

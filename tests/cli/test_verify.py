@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from apiserver import ApiServer
 
-from koordlite.cli.verify import NAME_LABEL, NAMES, OBJECTS
+from koordlite.cli.traces import NAME_LABEL, NAMES, OBJECTS
 from koordlite.host.files import RealFiles
 from koordlite.host.journal.journal import Journal
 from koordlite.host.procfs import boot_id

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from koordlite.cli import node_check
+from koordlite.cli import check
 from koordlite.host import processes
 from koordlite.host.processes import HostProcess
 from koordlite.model.cpuset import CPUSet
@@ -73,7 +73,7 @@ def test_who_may_leave_or_enter_the_reserved_cpus_is_named() -> None:
         row("nginx", "0-7", "/kubepods.slice/kubepods-pod1.slice/cri-1.scope", 900),
         row("redis", "2-7", "/kubepods.slice/kubepods-pod2.slice/cri-2.scope"),
     ]
-    busy, leaving, entering = node_check.beside_pods(rows, CPUSet.parse("0-1"), "")
+    busy, leaving, entering = check.beside_pods(rows, CPUSet.parse("0-1"), "")
     assert busy.detail == "2 use 0.5 CPUs: dockerd (pid 100, since 2026-01-01T00:00:00Z) 0.5"
     assert leaving.detail.startswith("1 of 2 may leave them: dockerd (pid 100")
     assert leaving.do == "AllowedCPUs=0-1 in system.slice, or CPUAffinity=0-1 in system.conf of systemd"
@@ -81,10 +81,10 @@ def test_who_may_leave_or_enter_the_reserved_cpus_is_named() -> None:
 
 
 def test_without_reserved_cpus_only_use_is_told() -> None:
-    (only,) = node_check.beside_pods([row("sshd", "0-1")], CPUSet(), "/custom/kubepods")
+    (only,) = check.beside_pods([row("sshd", "0-1")], CPUSet(), "/custom/kubepods")
     assert only.detail == "1 use 0.0 CPUs: all idle"
 
 
 def test_names_of_processes_cannot_forge_lines() -> None:
-    (only,) = node_check.beside_pods([row("a\nNO cgroups", "0", used_milli=10)], CPUSet(), "")
+    (only,) = check.beside_pods([row("a\nNO cgroups", "0", used_milli=10)], CPUSet(), "")
     assert "\n" not in only.detail

@@ -8,7 +8,7 @@ import pytest
 from tinyapi import Reply
 from tinyapi import status as refusal
 
-from koordlite.cli import node_check
+from koordlite.cli import check
 
 THERE = Reply(body={"resources": [{"name": "devices"}]})
 
@@ -26,7 +26,7 @@ THERE = Reply(body={"resources": [{"name": "devices"}]})
 )
 def test_who_reports_devices_is_kept(serve: Any, reply: Reply, kinds: Reply, answers: list[tuple[str, str]]) -> None:
     server, api = serve(lambda request: reply if request.path.endswith("/n1") else kinds)
-    found = list(node_check.device_object(api, "n1"))
+    found = list(check.device_object(api, "n1"))
     assert [(each.answer, words in each.detail) for each, (_, words) in zip(found, answers, strict=True)] == [
         (answer, True) for answer, _ in answers
     ]

@@ -13,7 +13,7 @@ import slices
 from koordlite.changes.eviction import EvictPod
 from koordlite.lab.simulation import reading
 from koordlite.lab.simulation.reading import Play
-from koordlite.lab.simulation.stage import Stage
+from koordlite.lab.simulation.runner import Stage
 from koordlite.model.status import AppliedStep
 from koordlite.record import store
 from koordlite.record.reader import Record

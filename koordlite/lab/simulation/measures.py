@@ -6,16 +6,19 @@ import collections
 import itertools
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from koordlite.changes import eviction
 from koordlite.lab.cluster import scenario
 from koordlite.lab.cluster.scenario import Expectation
-from koordlite.lab.simulation.stage import Stage
 from koordlite.report import present, units
 from koordlite.report.simulation import ExpectationResult, Figures, Workload
 from koordlite.report.tick import Tick
+
+if TYPE_CHECKING:
+    from koordlite.lab.simulation.runner import Stage
 
 _US_PER_CORE_HOUR = 3600e6
 

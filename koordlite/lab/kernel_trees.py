@@ -1,4 +1,5 @@
-"""/proc of the emulated node: CPU time, memory, mounts, pressure, processes and their threads."""
+"""/proc of the emulated node: CPU time, memory, mounts, pressure, processes and their threads; and /sys: CPU topology,
+caches, NUMA nodes, disks, and the mount points of cgroups and resctrl."""
 
 from __future__ import annotations
 
@@ -8,18 +9,22 @@ from collections.abc import Callable
 
 import msgspec
 
+from koordlite.lab.cgroups import files
 from koordlite.lab.cgroups.trees import Cgroups
 from koordlite.lab.load.connections import Connections
 from koordlite.lab.load.memory import KERNEL_MEMORY, MemoryLoad
 from koordlite.lab.load.workloads import Workloads
 from koordlite.lab.machine import kernel_text
-from koordlite.lab.machine.machine import LogicalCPU, Machine
+from koordlite.lab.machine.machine import DISKS, PARTITIONS, LogicalCPU, Machine, NodeMemory
 from koordlite.lab.machine.pressure import NONE
 from koordlite.lab.machine.processes import TICKS_PER_SECOND, Process, Processes
-from koordlite.lab.machine.tree import Entry, File, Folder, Tree, constant
+from koordlite.lab.machine.tree import Entry, File, Folder, Link, Tree, constant
 from koordlite.lab.resctrl.filesystem import POINT, EmulatedResctrl
+from koordlite.model.cpuset import CPUSet
 
 CGROUP_ROOT = "/sys/fs/cgroup"
+_CPUS = "/sys/devices/system/cpu"
+_NODES = "/sys/devices/system/node"
 
 
 class NodeParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +42,8 @@ class NodeParts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plant(tree: Tree, node: NodeParts) -> None:
-    """Put /proc into the tree."""
+    """Put /proc and /sys into the tree."""
+    _plant_sys(tree, node)
     boot_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{node.machine.name}/{node.seed}"))
     mounts = File(lambda: _mounts(node))
     files = {
@@ -206,3 +212,81 @@ def _status(node: NodeParts, process: Process, tid: int) -> str:
         f"Name:\t{process.comm}\nState:\tR (running)\nTgid:\t{process.pid}\nPid:\t{tid}\nPPid:\t1\n"
         f"Threads:\t{len(process.tids)}\nVmLck:\t       0 kB\nCpus_allowed_list:\t{allowed}\n"
     )
+
+
+def _plant_sys(tree: Tree, node: NodeParts) -> None:
+    """CPU topology, caches, NUMA nodes, disks, and the mount points of cgroups and resctrl."""
+    machine = node.machine
+    for cpu in machine.cpus:
+        _plant_cpu(tree, machine, cpu)
+    for each in machine.nodes:
+        _plant_node(tree, machine, node.cgroups, each)
+    threads = len(machine.cpus) > len({(cpu.package, cpu.core) for cpu in machine.cpus})
+    texts = {
+        **dict.fromkeys((f"{_CPUS}/online", f"{_CPUS}/possible", f"{_CPUS}/present"), machine.cpuset),
+        f"{_CPUS}/offline": "",
+        f"{_CPUS}/smt/active": int(threads),
+        **dict.fromkeys((f"{_NODES}/online", f"{_NODES}/has_memory"), machine.mems),
+        f"{_NODES}/has_cpu": CPUSet(cpu.node for cpu in machine.cpus),
+    }
+    for name, number in DISKS.items():
+        texts[f"/sys/block/{name}/dev"] = number
+    for name, (disk, number) in PARTITIONS.items():
+        texts |= {f"/sys/block/{disk}/{name}/dev": number, f"/sys/block/{disk}/{name}/partition": name[-1]}
+    for path, text in texts.items():
+        tree.place(path, constant(f"{text}\n"))
+    for hierarchy in node.cgroups.hierarchies:
+        point = f"{CGROUP_ROOT}/{hierarchy.point}".rstrip("/")
+        tree.place(point, hierarchy.root.folder)
+        for controller in hierarchy.controllers if len(hierarchy.controllers) > 1 and hierarchy.point else ():
+            tree.place(f"{CGROUP_ROOT}/{controller}", Link(point))
+    if node.resctrl:
+        tree.place(POINT, node.resctrl.folder)
+
+
+def _plant_cpu(tree: Tree, machine: Machine, cpu: LogicalCPU) -> None:
+    core = CPUSet(each.id for each in machine.cpus if (each.package, each.core) == (cpu.package, cpu.core))
+    package = CPUSet(each.id for each in machine.cpus if each.package == cpu.package)
+    topology = {
+        "core_id": cpu.core,
+        "physical_package_id": cpu.package,
+        "die_id": 0 if machine.vendor != "ARM" else -1,
+        "thread_siblings_list": core,
+        "core_cpus_list": core,
+        "core_siblings_list": package,
+        "package_cpus_list": package,
+    }
+    for name, value in topology.items():
+        tree.place(f"{_CPUS}/cpu{cpu.id}/topology/{name}", constant(f"{value}\n"))
+    tree.place(f"{_CPUS}/cpu{cpu.id}/online", constant("1\n"))
+    _plant_cache(tree, f"{_CPUS}/cpu{cpu.id}/cache/index2", {"level": 2, "id": min(core), "shared_cpu_list": core})
+    if cpu.l3 is not None:
+        sharers = CPUSet(each.id for each in machine.cpus if each.l3 == cpu.l3)
+        size = f"{machine.l3_bytes // 1024}K"
+        values = {"level": 3, "id": cpu.l3, "shared_cpu_list": sharers, "size": size}
+        _plant_cache(tree, f"{_CPUS}/cpu{cpu.id}/cache/index3", values)
+
+
+def _plant_cache(tree: Tree, folder: str, values: dict[str, object]) -> None:
+    for name, value in {"type": "Unified", **values}.items():
+        tree.place(f"{folder}/{name}", constant(f"{value}\n"))
+
+
+def _plant_node(tree: Tree, machine: Machine, cgroups: Cgroups, node: NodeMemory) -> None:
+    cpus = CPUSet(cpu.id for cpu in machine.cpus if cpu.node == node.id)
+    distances = " ".join(map(str, node.distances))
+    tree.place(f"{_NODES}/node{node.id}/cpulist", constant(f"{cpus}\n"))
+    tree.place(f"{_NODES}/node{node.id}/distance", constant(f"{distances}\n"))
+    tree.place(f"{_NODES}/node{node.id}/meminfo", File(lambda: _node_meminfo(machine, cgroups, node)))
+
+
+def _node_meminfo(machine: Machine, cgroups: Cgroups, node: NodeMemory) -> str:
+    """Use by node as memory.numa_stat of cgroup v2 has it; on v1 in proportion to the size of the nodes."""
+    root = cgroups.memory.root
+    if machine.cgroup_version == 2:
+        anon, cache = files.memory_by_node(machine, root)[node.id]
+    else:
+        anon, cache = (amount * node.memory // machine.memory for amount in (root.anon_below, root.cache_below))
+    rows = {"MemTotal": node.memory, "MemFree": node.memory - anon - cache, "MemUsed": anon + cache}
+    rows |= {"Active(file)": 0, "Inactive(file)": cache, "SReclaimable": 0}
+    return "".join(f"Node {node.id} {name + ':':<16}{value // 1024:>8} kB\n" for name, value in rows.items())
