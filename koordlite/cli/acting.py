@@ -27,7 +27,7 @@ PAUSE_SECONDS = 600.0
 """The agent would write again in its next tick: it is paused meanwhile."""
 PATIENCE_SECONDS = 30.0
 CONFIRMATION_SECONDS = 10.0
-"""How long a command waits for the agent to read what it asked for: several ticks."""
+"""Time that a command waits for the agent to read what it asked for: several ticks."""
 _LOOK_SECONDS = 0.1
 
 
@@ -52,7 +52,8 @@ class Target(NamedTuple):
 
 
 def target(args: argparse.Namespace, folder: Path, *, own_values: bool = False) -> Target:
-    """Whom a command acts on: who has `folder`, or the emulated node beside it where no option names anything.
+    """The agent that a command acts on: the one of `folder`, or of the emulated node beside it where no option names
+    anything.
 
     InputError when both could be meant: an agent has this machine's `folder`, or its journal has values (`own_values`).
     """
@@ -82,7 +83,7 @@ def pause(args: argparse.Namespace) -> int:
     if not because:
         do = "say for whom it is, or what has to be waited for"
         raise InputError(Problem("command line", "--because", args.because, "it says nothing", do))
-    request, agent = Pause(until=time.time() + args.duration, because=because, release=args.release), _named(args)
+    request, agent = Pause(until=time.time() + args.duration, because=because, release=args.release), _by_options(args)
     if agent.pid is None and not args.before_start:
         print(printable.lines(f"not paused: no agent that writes holds {agent.folder}"), file=sys.stderr)
         print("name its --state-dir; or add --before-start to pause the agent that starts next", file=sys.stderr)
@@ -104,7 +105,7 @@ def pause(args: argparse.Namespace) -> int:
 
 def resume(args: argparse.Namespace) -> int:
     """End the pause, and wait until the agent has heard it. 1 when there was none, or it has not heard in time."""
-    agent = _named(args)
+    agent = _by_options(args)
     agent.show()
     try:
         ended = pause_file.remove(agent.folder)
@@ -120,7 +121,7 @@ def resume(args: argparse.Namespace) -> int:
     return 0
 
 
-def _named(args: argparse.Namespace) -> Target:
+def _by_options(args: argparse.Namespace) -> Target:
     return target(args, Path(args.state_dir or config.named(args.config).agent.state_dir))
 
 

@@ -27,7 +27,7 @@ TIMEOUT_SECONDS = 5.0
 URL_VARIABLE = "KOORDLITE_URL"
 """Environment variable: the agent that commands ask when no option names one."""
 SANDBOX_FOLDER = "koordlite-sandbox-"
-"""How the folders of emulated nodes begin."""
+"""Prefix of the folders of emulated nodes."""
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """For this machine: a proxy of the environment could not reach it, and has no business with the token."""
 
@@ -108,7 +108,7 @@ class Screen:
     """A screen that a running agent has drawn."""
 
     status: str
-    """One word: enforcing, observing, paused, degraded."""
+    """A word: enforcing, observing, paused, degraded."""
     text: str
 
 

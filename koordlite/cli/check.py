@@ -175,7 +175,7 @@ BUSIEST = 5
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One answer. NO in capitals: the agent cannot work without it."""
+    """An answer. NO in capitals: the agent cannot work without it."""
 
     what: str
     answer: str

@@ -12,7 +12,7 @@ from koordlite.model import printable
 from koordlite.model.errors import KoordliteError
 
 SUBJECTS = ("node", "pod", "numa", "cpu", "cpus", "file", "allocatable", "config", "resctrl", "besteffort", "pools")
-"""What `explain` may be asked about on every node."""
+"""Subjects of `explain` on every node."""
 _OF_PODS = ("pod", "numa")
 """Words that a pod's name follows."""
 

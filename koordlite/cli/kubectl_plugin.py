@@ -158,7 +158,7 @@ _NIGHT = ("NODE", "HELD BACK", "OF", "DEEPEST", "LOST", "EVICTED", "MOST BY")
 
 
 def _night(node: str, code: int, out: str, err: str) -> dict[str, Any]:
-    """One node's time with best effort held back, of the agent's `heldBack`."""
+    """A node's time with best effort held back, of the agent's `heldBack`."""
     try:
         held_back = json.loads(out)["heldBack"] if not code else None
     except (ValueError, KeyError, TypeError):
@@ -294,12 +294,12 @@ class Kubectl:
         """The agent's state; KoordliteError in the words of kubectl or of the agent."""
         _, out, err = self.answer(agent, ("status", "-o", "json"))
         try:
-            found = json.loads(out)
+            document = json.loads(out)
         except ValueError:
             raise KoordliteError(_last_line(err) or "no answer") from None
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise KoordliteError("what answers is no agent")
-        return found
+        return document
 
     def _exec(self, agent: str, question: Sequence[str], *, terminal: bool) -> list[str]:
         options = ["-it"] if terminal else []

@@ -42,7 +42,7 @@ Section = TypeVar("Section", Agent, Http, ClusterSettings)
 LOG = logging.getLogger(__name__)
 USER_AGENT = f"koordlite/{__version__}"
 FIRST_ANSWERS_SECONDS = 5.0
-"""How long a start waits for the API server; without its answers the agent begins all the same."""
+"""Time that a start waits for the API server; without its answers the agent begins all the same."""
 CAPACITY_TOLERANCE = 0.1
 """Part of the memory by which a Node may differ from its machine: what firmware and the kernel keep varies."""
 

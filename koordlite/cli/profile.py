@@ -30,9 +30,9 @@ class Manifests(msgspec.Struct, frozen=True):
 
     profiles: list[Profile] = msgspec.field(default_factory=list)
     pods: list[tuple[str, dict[str, Any]]] = msgspec.field(default_factory=list)
-    """Where each pod is written, and the pod."""
+    """Place of each pod in the files, and the pod."""
     templates: list[tuple[str, dict[str, Any]]] = msgspec.field(default_factory=list)
-    """Where each workload is written, and the first pod that it makes."""
+    """Place of each workload in the files, and the first pod that it makes."""
     namespaces: dict[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
     priority_classes: dict[str, PriorityClassValue] = msgspec.field(default_factory=dict)
     problems: list[Problem] = msgspec.field(default_factory=list)
@@ -106,7 +106,7 @@ def takers(folder: pathlib.Path) -> tuple[list[str], list[Problem]]:
 
 
 def _take(place: str, content: dict[str, Any], inputs: Manifests) -> None:
-    """One object of a file; kinds that the rules do not need are passed over."""
+    """Take an object of a file; kinds that the rules do not need are passed over."""
     kind = content["kind"]
     name = (content.get("metadata") or {}).get("name", "") if isinstance(content.get("metadata"), dict) else ""
     owner = f"{place}: {kind} {name}".rstrip()

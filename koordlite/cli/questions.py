@@ -40,7 +40,7 @@ LEAST_SECONDS = 0.2
 WHOLE_LINES = 48
 """Height of a frame that is printed once: enough for all of it."""
 _UNTIL_RATES_SECONDS = 10.0
-"""How long after the start of a record use is known: it is a rate."""
+"""Time from the start of a record until use is known: it is a rate."""
 _NO_SCREEN = ("dumb", "unknown")
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[H", "\x1b[?25h\x1b[?1049l"
 """The terminal's other screen, without a cursor, as the library uses it; and back."""
@@ -271,5 +271,5 @@ def _levels(levels: dict[str, Any]) -> list[str]:
     rows = {"everything else": levels["default"]}
     rows |= {f"strategy {name}": level for name, level in levels["strategies"].items()}
     rows |= {f"pod {name}": level for name, level in levels["pods"].items()}
-    left = {name: f" for {each['forSeconds']:.0f} s more" for name, each in rows.items() if "forSeconds" in each}
-    return [f"{name}: {each['level']}{left.get(name, '')}" for name, each in rows.items()]
+    remaining = {name: f" for {each['forSeconds']:.0f} s more" for name, each in rows.items() if "forSeconds" in each}
+    return [f"{name}: {each['level']}{remaining.get(name, '')}" for name, each in rows.items()]

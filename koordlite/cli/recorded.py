@@ -102,10 +102,10 @@ def _newest(path: str) -> Iterator[RoundRecord]:
 
 def _ticks(rounds: collections.deque[RoundRecord]) -> Iterator[Tick]:
     """The ticks the agent reported then. Who else wrote is found out as the agent does."""
-    others = ForeignWriters()
+    writers = ForeignWriters()
     started, decisions = rounds[0].snapshot.time, tuple[Decision, ...]()
     for each in rounds:
-        foreign = others.check(each.snapshot)
+        foreign = writers.check(each.snapshot)
         if each.new_groups:
             decisions = fast_path.added(decisions, each.decisions)
         else:
@@ -124,9 +124,9 @@ def _ticks(rounds: collections.deque[RoundRecord]) -> Iterator[Tick]:
         written = {step.place for step in each.applied if step.ok}
         for change in (change for decision in each.decisions for change in decision.changes):
             if change.place in written and change.gives_back:
-                others.forget(change.place)
+                writers.forget(change.place)
             elif change.place in written:
-                others.wrote(change)
+                writers.wrote(change)
 
 
 def replay(args: argparse.Namespace) -> int:

@@ -68,7 +68,7 @@ def _plan(args: argparse.Namespace, width: int) -> int:
 
 
 def _judged(args: argparse.Namespace) -> tuple[Snapshot, tuple[Decision, ...]]:
-    """One snapshot of machine and cluster; nothing is written."""
+    """A snapshot of machine and cluster; nothing is written."""
     settings = config.with_modes(machines.settings(args), "observe")
     machine = machines.machine(args, settings)
     with contextlib.closing(machine):

@@ -44,7 +44,7 @@ from koordlite.report.tick import UNSEEN, Tick
 
 LOG = logging.getLogger(__name__)
 _CLUSTER_OBJECTS = ("configmap/", "node/", "pod/")
-"""How problems begin whose cause is in the cluster, not on this machine."""
+"""Prefixes of problems whose cause is in the cluster, not on this machine."""
 _FIRST_TICKS = 10
 """Then all is imported that waits until it is needed, and the first picture is there."""
 

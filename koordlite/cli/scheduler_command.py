@@ -74,7 +74,7 @@ def _extender_of_folder(folder: str, pod: str) -> Extender:
 
 
 def _extender_of_cluster(args: argparse.Namespace) -> Extender:
-    """One that has listed the cluster once."""
+    """An extender that has listed the cluster once."""
     from koordlite.kube.client.access import connect
     from koordlite.scheduler.cluster import Cluster
     from koordlite.scheduler.extender import Extender
@@ -182,8 +182,8 @@ def reservation(args: argparse.Namespace) -> int:
         return 0
     document = report.one_of(world, args.name, PlaceholderSettings(), time.time())
     if document is None:
-        others = ", ".join(sorted(world.reservations)[:8]) or "none"
-        raise KoordliteError(f"there is no Reservation {args.name}; there are {others}")
+        listed_names = ", ".join(sorted(world.reservations)[:8]) or "none"
+        raise KoordliteError(f"there is no Reservation {args.name}; there are {listed_names}")
     commandline.print_answer(args.output, "Reservation", {"reservation": document}, report.details(document))
     return 0
 

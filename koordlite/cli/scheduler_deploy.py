@@ -21,7 +21,7 @@ from koordlite.model.errors import InputError, Problem, reason
 from koordlite.model.reading import yaml_bounds
 
 _FIRST = ("Namespace", "CustomResourceDefinition")
-"""What others need to be there; and what stays at a removal, since it may hold what is not ours."""
+"""Kinds that others need to be there; they stay at a removal, since it may hold what is not ours."""
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 Manifest = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""What an agent serves: its own pages with the log of decisions, and the NUMA exporter, which also runs alone."""
+"""Servers of an agent: its own pages with the log of decisions, and the NUMA exporter, which also runs alone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 DEFAULT_PORT = ("command line", "--port")
-"""Where a port is named that nothing has named yet."""
+"""Place where a port could be named that nothing has named yet."""
 Changes = tuple[DecisionEvent, ...]
 Listener = Callable[[Tick, Changes], None]
 NUMA_PORT = 9201
@@ -156,20 +156,20 @@ def numa_exporter(args: argparse.Namespace) -> int:
 
     log_format.start(args.log_format or "text")
     stop = ended_by_signals()
-    chosen = machines.settings(args)
-    listen = args.listen or chosen.numa_exporter.listen or f":{NUMA_PORT}"
-    other_names = args.other_names or chosen.numa_exporter.other_names
-    exporter = dataclasses.replace(chosen.numa_exporter, listen=listen, other_names=other_names)
+    base = machines.settings(args)
+    listen = args.listen or base.numa_exporter.listen or f":{NUMA_PORT}"
+    other_names = args.other_names or base.numa_exporter.other_names
+    exporter = dataclasses.replace(base.numa_exporter, listen=listen, other_names=other_names)
     if args.node_only:
-        with exported(machines.files(args), exporter, node=_node_name(chosen)):
+        with exported(machines.files(args), exporter, node=_node_name(base)):
             stop.wait(args.seconds)
         return 0
     from koordlite.agent import Agent
 
     settings = msgspec.structs.replace(
-        config.with_modes(chosen, "off", frozenset(chosen.strategies)),
-        agent=dataclasses.replace(chosen.agent, interval_seconds=_ALONE_SECONDS, reaction="off"),
-        publish=dataclasses.replace(chosen.publish, events=False, node_metric="off", numatopology="off"),
+        config.with_modes(base, "off", frozenset(base.strategies)),
+        agent=dataclasses.replace(base.agent, interval_seconds=_ALONE_SECONDS, reaction="off"),
+        publish=dataclasses.replace(base.publish, events=False, node_metric="off", numatopology="off"),
         numa_exporter=exporter,
     )
     machine = machines.machine(args, settings, stop)
@@ -267,7 +267,7 @@ class Loop:
 
     @property
     def hung(self) -> str:
-        """Why it does not turn; empty when it does."""
+        """Reason why it does not turn; empty when it does."""
         if self._period_seconds is None:
             return ""
         age = None if self._last is None else self._now() - self._last

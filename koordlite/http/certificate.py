@@ -14,7 +14,7 @@ from koordlite.model.errors import ConfigError, Problem, reason
 
 LOG = logging.getLogger(__name__)
 CHECK_SECONDS = 10.0
-"""How soon a replaced file is noticed."""
+"""Time until a replaced file is noticed."""
 _Stamp = tuple[tuple[int, int, int], ...]
 
 
@@ -84,7 +84,7 @@ class SelfSigned:
     who signed. ConfigError when the library that makes it is not installed."""
 
     def __init__(self, *, days: int = 365) -> None:
-        certificate, key = _made(days)
+        certificate, key = _self_signed(days)
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
         # The ssl module reads files only; this one is in memory and has no name.
@@ -97,7 +97,7 @@ class SelfSigned:
         return self._context
 
 
-def _made(days: int) -> tuple[bytes, bytes]:
+def _self_signed(days: int) -> tuple[bytes, bytes]:
     """A certificate and its key in PEM format."""
     try:
         from cryptography import x509

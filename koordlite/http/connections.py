@@ -51,7 +51,7 @@ class Limits(msgspec.Struct, frozen=True):
     """From a new connection, or the first line of a later request, to the last byte of the request."""
     body_bytes: int = BODY_BYTES
     idle_seconds: float | None = None
-    """How long a connection is kept between two requests; None: as long as a request may take."""
+    """Time that a connection is kept between two requests; None: as long as a request may take."""
     all_body_bytes: int = ALL_BODY_BYTES
     """Bodies of all requests at one time; one that would go beyond waits for others to be answered."""
     certified: bool = False
@@ -82,7 +82,7 @@ class Connections:
     def __init__(self, limits: Limits | None = None, *, now: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits or Limits()
         self._now, self._lock = now, threading.Lock()
-        self._kept: dict[Connection, None] = {}
+        self._open: dict[Connection, None] = {}
         self._bodies, self._body_bytes = threading.Condition(self._lock), 0
 
     def admit(self, accepted: socket.socket, address: str) -> Connection:
@@ -90,14 +90,14 @@ class Connections:
         if self.limits.certified:
             return self._admit_stranger(accepted, address)
         with self._lock:
-            ordinary = [each for each in self._kept if not each.only_health]
+            ordinary = [each for each in self._open if not each.only_health]
             of_address = sum(each.address == address for each in ordinary)
             full = len(ordinary) >= self.limits.connections or of_address >= self.limits.address_connections
             connection = Connection(accepted, address, only_health=full)
-            probes = [each for each in self._kept if each.only_health]
+            probes = [each for each in self._open if each.only_health]
             if full and len(probes) >= PROBES:
                 self._end(probes[0])
-            self._kept[connection] = None
+            self._open[connection] = None
         self.receives(connection)
         return connection
 
@@ -105,19 +105,19 @@ class Connections:
         connection = Connection(accepted, address, only_health=False, stranger=True)
         connection.deadline = self._now() + min(HANDSHAKE_SECONDS, self.limits.request_seconds)
         with self._lock:
-            strangers = [each for each in self._kept if each.stranger]
+            strangers = [each for each in self._open if each.stranger]
             of_address = [each for each in strangers if each.address == address]
             if len(of_address) >= ADDRESS_STRANGERS or (of_address and len(strangers) >= STRANGERS):
                 self._end(of_address[0])
             elif len(strangers) >= STRANGERS:
                 self._end(strangers[0])
-            self._kept[connection] = None
+            self._open[connection] = None
         return connection
 
     def certify(self, connection: Connection) -> bool:
         """It has shown its certificate, and awaits a request; False when there are too many like it."""
         with self._lock:
-            certified = [each for each in self._kept if not each.stranger]
+            certified = [each for each in self._open if not each.stranger]
             of_address = sum(each.address == connection.address for each in certified)
             if len(certified) >= self.limits.connections or of_address >= self.limits.address_connections:
                 return False
@@ -128,7 +128,7 @@ class Connections:
     def release(self, connection: Connection) -> None:
         """It has ended; nothing when it was hung up before."""
         with self._lock:
-            self._kept.pop(connection, None)
+            self._open.pop(connection, None)
         self.forget_body(connection)
 
     def receives(self, connection: Connection) -> None:
@@ -163,7 +163,7 @@ class Connections:
                 self._bodies.notify_all()
 
     def _end(self, connection: Connection) -> None:
-        del self._kept[connection]
+        del self._open[connection]
         connection.hang_up()
 
     def answers(self, connection: Connection) -> None:
@@ -174,6 +174,6 @@ class Connections:
         """Hang up on everybody whose time is over."""
         now = self._now()
         with self._lock:
-            late = [each for each in self._kept if each.deadline <= now]
+            late = [each for each in self._open if each.deadline <= now]
         for connection in late:
             connection.hang_up()

@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 QUERY_FIELDS = 20
 _IDLE_SECONDS = 10.0
 _POLL_SECONDS = 0.1
-"""How soon late connections are noticed."""
+"""Time until late connections are noticed."""
 
 Ask = Callable[[str, Mapping[str, str], str], Answer]
 """Path, query parameters and Accept header to an answer; called from many threads."""
@@ -119,7 +119,7 @@ class _Hooks(msgspec.Struct, frozen=True):
 
 
 class _Listener(ThreadingHTTPServer):
-    """One thread a connection; none of them outlives the process or holds up a stop."""
+    """A thread for each connection; none of them outlives the process or holds up a stop."""
 
     request_queue_size = CONNECTIONS + STRANGERS
     certificate: Certificate | SelfSigned | None = None
@@ -161,8 +161,8 @@ class _Listener(ThreadingHTTPServer):
     @property
     def connection(self) -> Connection:
         """The one that this thread serves."""
-        found: Connection = self._of_thread.connection
-        return found
+        connection: Connection = self._of_thread.connection
+        return connection
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Serve; the handshake is here, where it holds up no other request."""
@@ -185,7 +185,7 @@ class _Listener(ThreadingHTTPServer):
 
 
 class _Request(BaseHTTPRequestHandler):
-    """One connection."""
+    """Requests of a connection."""
 
     protocol_version = "HTTP/1.1"
     server_version = "koordlite"
@@ -249,7 +249,9 @@ class _Request(BaseHTTPRequestHandler):
         except ValueError as error:
             return plain(400, f"this is no address: {error}")
         accept = self.headers.get("Accept", "")
-        return self._refusal("get", url.path) or self._made(lambda: self.hooks.ask(url.path, dict(fields), accept))
+        return self._refusal("get", url.path) or self._carried_out(
+            lambda: self.hooks.ask(url.path, dict(fields), accept)
+        )
 
     def _changed(self, verb: str, carry_out: Change | None) -> Answer:
         """Check the caller before the body is read."""
@@ -261,7 +263,7 @@ class _Request(BaseHTTPRequestHandler):
         body = self._body()
         if isinstance(body, Answer):
             return self._unread(body)
-        return self._made(lambda: carry_out(path, body))
+        return self._carried_out(lambda: carry_out(path, body))
 
     def _unread(self, answer: Answer) -> Answer:
         """An answer without having read the body. A short one is taken off the line, or its client, which is still
@@ -273,7 +275,7 @@ class _Request(BaseHTTPRequestHandler):
                 self.rfile.read(int(text))
         return answer
 
-    def _made(self, answer: Callable[[], Answer]) -> Answer:
+    def _carried_out(self, answer: Callable[[], Answer]) -> Answer:
         """A fault of ours costs one request, and says so."""
         try:
             return answer()

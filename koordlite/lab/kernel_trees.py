@@ -119,7 +119,7 @@ def _meminfo(node: NodeParts) -> str:
 
 
 def _swaps(size: int) -> str:
-    """One partition of `size` bytes, or none. Source: Linux `swap_show`."""
+    """A partition of `size` bytes, or none. Source: Linux `swap_show`."""
     rows = f"/dev/vda2                               partition\t{size // 1024}\t\t0\t\t-2\n" if size else ""
     return f"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n{rows}"
 

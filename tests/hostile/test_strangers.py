@@ -85,7 +85,7 @@ def test_two_hundred_idle_connections_without_a_certificate_do_not_keep_the_sche
         began = time.monotonic()
         assert certified.ask() == 200
         assert time.monotonic() - began < 2.0
-        assert len(certified.server._server.connections._kept) <= STRANGERS + 1
+        assert len(certified.server._server.connections._open) <= STRANGERS + 1
 
 
 def test_a_body_without_a_certificate_is_never_read(certified: Certified) -> None:
@@ -160,7 +160,7 @@ def test_a_newcomer_takes_the_place_of_the_oldest_stranger_of_its_address() -> N
     kept = Connections(Limits(certified=True))
     friend = kept.admit(pairs[-1][0], "b")
     made = [kept.admit(one, "a") for one, _ in pairs[:-1]]
-    assert list(kept._kept) == [friend, *made[1:]]
+    assert list(kept._open) == [friend, *made[1:]]
     assert kept.certify(friend)
     for one, other in pairs:
         one.close()

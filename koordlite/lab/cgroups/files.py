@@ -40,7 +40,7 @@ MAX_RUNTIME_US = 2**44 // 1_000
 """The scheduler keeps bandwidth as a fraction with 20 bits behind the point: more runtime does not fit 64 bits."""
 PAGE = 4096
 NO_LIMIT = 2**63 // PAGE * PAGE - PAGE
-"""What memory.limit_in_bytes shows when there is none."""
+"""Value of memory.limit_in_bytes without a limit."""
 EVENTS = ("low", "high", "max", "oom", "oom_kill")
 
 _Ranges = Mapping[str, tuple[int, int, int]]

@@ -19,7 +19,7 @@ IDLE_SHARES = 3
 
 
 class Group(msgspec.Struct, eq=False):
-    """One control group of one hierarchy. Fields of controllers the hierarchy lacks stay at their defaults."""
+    """A control group of a hierarchy. Fields of controllers the hierarchy lacks stay at their defaults."""
 
     name: str
     parent: Group | None
@@ -56,11 +56,11 @@ class Group(msgspec.Struct, eq=False):
     """Kept; nothing is swapped here."""
     oom_group: int = 0
     events: dict[str, int] = msgspec.field(default_factory=dict)
-    """How often memory ran into a limit, by the kernel's word; this group's own only."""
+    """Number of times that memory ran into a limit, by the kernel's word; this group's own only."""
     settings: dict[str, int] = msgspec.field(default_factory=dict)
     """Values of files that are kept but not modelled, by file name."""
     disks: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
-    """What was written about disks, by word and disk."""
+    """Texts that were written about disks, by word and disk."""
     read_bytes: float = 0.0
     """Read from the first disk, here and below."""
     stalls: PressureFile = msgspec.field(default_factory=PressureFile)
@@ -110,7 +110,7 @@ class Group(msgspec.Struct, eq=False):
 
 
 class Attribute(msgspec.Struct, frozen=True):
-    """One file of every group, as a function of the group; `root` says whether the root group has it."""
+    """A file of every group, as a function of the group; `root` says whether the root group has it."""
 
     read: Callable[[Group], str]
     write: Callable[[Group, bytes], None] | None = None
@@ -123,7 +123,7 @@ MakeFiles = Callable[["Hierarchy", Group], Mapping[str, File]]
 
 
 class Hierarchy:
-    """One mounted tree of groups with its controllers."""
+    """A mounted tree of groups with its controllers."""
 
     def __init__(self, *, point: str, controllers: tuple[str, ...], weight: int, files: MakeFiles) -> None:
         self.point = point

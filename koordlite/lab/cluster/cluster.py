@@ -46,7 +46,7 @@ class SandboxCluster:
         self._cluster, self._sandbox, self._evicts = cluster, sandbox, evicts
         self._leaving: dict[str, _Leaving] = {}
         """Evicted pods by uid."""
-        self._shown = LeavingPods()
+        self._marks = LeavingPods()
 
     def view(self) -> ClusterView:
         """The objects of the cluster, with node and pods in the status that the emulated kubelet reports."""
@@ -61,7 +61,7 @@ class SandboxCluster:
         return structs.replace(
             view,
             node=node,
-            pods=self._shown.marked(
+            pods=self._marks.marked(
                 self._sandbox.reported(pods), {uid: each.deleted_at for uid, each in self._leaving.items()}
             ),
             kubelet=kubelet,

@@ -22,7 +22,7 @@ WORKING_SET_BYTES = 3 * 2**20
 KEPT_IDLE = 0.95
 """Of the lines of an idle group, in each step in which others work at that cache."""
 FULL_BYTES_PER_US = 100_000
-"""What one memory controller can do: Intel's 100 %."""
+"""Speed of a memory controller: Intel's 100 %."""
 _AMD_UNIT_BYTES_PER_US = 125
 _MB_PER_S = 1
 
@@ -41,7 +41,7 @@ class Traffic:
         self._used: dict[int, int] = {}
         """CPU-µs of each process by its id, at the last step."""
         self._before = self._used
-        self._rest: dict[tuple[int, int, str], float] = collections.defaultdict(float)
+        self._remainders: dict[tuple[int, int, str], float] = collections.defaultdict(float)
         self._level: dict[Spot, dict[int, float]] = collections.defaultdict(dict)
         self._spots = _spots(machine)
 
@@ -89,9 +89,9 @@ class Traffic:
     def _move(self, spot: Spot, group: RDTGroup, moved: float) -> None:
         for event, share in (("mbm_total_bytes", 1.0), ("mbm_local_bytes", LOCAL_SHARE)):
             place = (*self._place(spot, group), event)
-            self._rest[place] += moved * share
-            count = int(self._rest[place] // self._unit)
-            self._rest[place] -= count * self._unit
+            self._remainders[place] += moved * share
+            count = int(self._remainders[place] // self._unit)
+            self._remainders[place] -= count * self._unit
             self._counters.add(place, count)
 
     def _fill(self, spot: Spot, group: RDTGroup, size: float) -> None:

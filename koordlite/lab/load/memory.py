@@ -21,7 +21,7 @@ from koordlite.lab.machine.machine import Machine
 from koordlite.lab.machine.pressure import PressureFile, Waits
 
 KERNEL_MEMORY = 2**30
-"""What the kernel and the processes outside Kubernetes keep."""
+"""Memory of the kernel and of processes outside Kubernetes."""
 CACHE_PART = 8
 """A container's page cache is its memory divided by this."""
 GROWTH = 4 * 2**30
@@ -73,7 +73,7 @@ class MemoryLoad:
     def _keep_below(self, group: Group, holdings: list[Holding], waits: dict[int, float], step_us: int) -> None:
         """memory.high takes cache and slows down; memory.max takes cache, then kills."""
         for limit, event in ((group.memory_high, "high"), (group.memory_limit, "max")):
-            excess = _held_by(group) - limit if limit != UNLIMITED else 0
+            excess = _size(group) - limit if limit != UNLIMITED else 0
             if excess <= 0:
                 continue
             _count(group, event)
@@ -87,7 +87,7 @@ class MemoryLoad:
         """The whole node is short: reclaim, then kill."""
         reclaimed = _reclaim(holdings, short, protected=True)
         for each in holdings:
-            if reclaimed < short and _held_by(each.group) > each.group.memory_min:
+            if reclaimed < short and _size(each.group) > each.group.memory_min:
                 _count(each.group, "low")
         reclaimed += _reclaim(holdings, short - reclaimed, protected=False) if reclaimed < short else 0
         _wait(holdings, waits, min(1.0, reclaimed / RECLAIM * 1e6 / step_us))
@@ -139,7 +139,7 @@ def _grow(holding: Holding, seconds: float, step_us: int) -> float:
     step it had to wait."""
     group, most = holding.group, GROWTH * step_us / 1e6
     demand = holding.workload.memory.milli(seconds) / 1000 * holding.workload.share
-    throttled = any(g.memory_high != UNLIMITED and _held_by(g) > g.memory_high for g in group.lineage())
+    throttled = any(g.memory_high != UNLIMITED and _size(g) > g.memory_high for g in group.lineage())
     growth = min(demand - group.anon, most / 100 if throttled else most)
     if growth:
         group.anon += int(growth)
@@ -174,7 +174,7 @@ def _wait(holdings: Sequence[Holding], waits: dict[int, float], part: float) -> 
         waits[id(each.group)] = max(waits[id(each.group)], part)
 
 
-def _held_by(group: Group) -> int:
+def _size(group: Group) -> int:
     return group.anon_below + group.cache_below
 
 

@@ -111,13 +111,13 @@ def _within_limits(group: Group, demand: float, budgets: dict[int, float], step_
 
 
 class Workload(msgspec.Struct, eq=False):
-    """One container, or a process outside Kubernetes; amounts are CPU-µs since it started."""
+    """A container, or a process outside Kubernetes; amounts are CPU-µs since it started."""
 
     uid: str
     """Of its pod; empty outside Kubernetes."""
     name: str
     group: str
-    """Where it was started. Which limits hold is decided by where its first thread sits now."""
+    """Group in which it was started. Which limits hold is decided by where its first thread sits now."""
     process: Process
     demand: Demand
     share: float = 1.0
@@ -145,7 +145,7 @@ class Branch(msgspec.Struct, eq=False):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One step's numbers by workload: CPU-µs wanted, CPU-µs the quotas grant, and its weight on the whole node."""
+    """A step's numbers by workload: CPU-µs wanted, CPU-µs the quotas grant, and its weight on the whole node."""
 
     wants: list[float]
     granted: list[float]
@@ -161,7 +161,7 @@ class Workloads:
         """Busy time by CPU."""
         self.stalls = PressureFile()
         self._running: list[Workload] = []
-        self._seen: tuple[int, ...] = ()
+        self._state: tuple[int, ...] = ()
         self._tree = Branch(cgroups.cpu.root)
         self._groups: list[Group] = []
         self._allowed: list[CPUSet] = []
@@ -170,12 +170,12 @@ class Workloads:
     def add(self, workload: Workload) -> None:
         """Start it."""
         self._running.append(workload)
-        self._seen = ()
+        self._state = ()
 
     def remove(self, workload: Workload) -> None:
         """It has ended."""
         self._running.remove(workload)
-        self._seen = ()
+        self._state = ()
 
     def __iter__(self) -> Iterator[Workload]:
         return iter(self._running)
@@ -196,9 +196,9 @@ class Workloads:
     def _refresh(self) -> None:
         """Read groups and cpusets again when one of them has changed."""
         state = tuple(hierarchy.epoch for hierarchy in self._cgroups.hierarchies)
-        if state == self._seen:
+        if state == self._state:
             return
-        self._seen = state
+        self._state = state
         self._tree = Branch(self._cgroups.cpu.root)
         branches = {id(self._tree.group): self._tree}
         first = [workload.process.tids[0] for workload in self._running]

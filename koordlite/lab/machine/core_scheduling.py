@@ -61,10 +61,10 @@ class EmulatedCoreScheduling:
 
     def process(self, tid: int) -> Process:
         """Cookie of a thread; ProcessLookupError when it is gone."""
-        found = self._processes.find(tid)
-        if found is None:
+        process = self._processes.find(tid)
+        if process is None:
             raise OSError(errno.ESRCH, os.strerror(errno.ESRCH), f"/proc/{tid}")
-        return found
+        return process
 
     def _check(self) -> None:
         if not self._hyperthreads:

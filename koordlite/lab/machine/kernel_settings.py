@@ -19,7 +19,7 @@ from koordlite.model.cpuset import CPUSet
 MIN_FREE = "/proc/sys/vm/min_free_kbytes"
 FEATURES = "/sys/kernel/debug/sched/features"
 OLD_FEATURES = "/sys/kernel/debug/sched_features"
-"""Where kernels before 5.13 have them, the Anolis kernel among them."""
+"""Their place in kernels before 5.13, the Anolis kernel among them."""
 
 _INT = 2**31 - 1
 _RANGES: Mapping[str, tuple[int, int, int]] = {

@@ -12,7 +12,7 @@ UPDATE_US = 2_000_000
 
 
 class PressureLine(msgspec.Struct, eq=False):
-    """One line of a file: total time and its decaying averages."""
+    """A line of a file: total time and its decaying averages."""
 
     total_us: int = 0
     averages: list[float] = msgspec.field(default_factory=lambda: [0.0, 0.0, 0.0])
@@ -62,18 +62,18 @@ class Waits:
     """Parts of one step that the members of a group waited: the longest is `some`, the shortest `full`."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[PressureFile, float, float | None]] = {}
+        self._parts: dict[int, tuple[PressureFile, float, float | None]] = {}
 
     def note(self, pressure: PressureFile, part: float, *, idle: bool = False) -> None:
         """A member waited for this part of the step; an `idle` one had nothing to do, and only lets the time pass."""
-        _, most, least = self._found.get(id(pressure), (pressure, 0.0, None))
+        _, most, least = self._parts.get(id(pressure), (pressure, 0.0, None))
         if not idle:
             most, least = max(most, part), part if least is None else min(least, part)
-        self._found[id(pressure)] = pressure, most, least
+        self._parts[id(pressure)] = pressure, most, least
 
     def close(self, step_us: int) -> None:
         """The step is over."""
-        for pressure, most, least in self._found.values():
+        for pressure, most, least in self._parts.values():
             pressure.add(step_us, int(most * step_us), int((least or 0.0) * step_us))
 
 

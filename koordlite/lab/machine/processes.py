@@ -12,7 +12,7 @@ TICKS_PER_SECOND = 100
 
 
 class Process(msgspec.Struct, eq=False):
-    """One process; its first thread has its pid."""
+    """A process; its first thread has its pid."""
 
     pid: int
     comm: str
@@ -20,7 +20,7 @@ class Process(msgspec.Struct, eq=False):
     start_ticks: int
     used_us: int = 0
     waited_us: int = 0
-    """How long it was ready and did not run."""
+    """Time that it was ready and did not run."""
     oom_score_adj: int = 0
     pod: str = ""
     """Uid of the pod whose network namespace it is in; empty for that of the machine."""

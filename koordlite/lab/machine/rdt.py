@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 EVENTS = ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
-"""What can be counted, in the order of `mon_features`."""
+"""Events that can be counted, in the order of `mon_features`."""
 
 FLAGS = (
     *("rdt_a", "cat_l3", "cdp_l3", "cat_l2", "cdp_l2", "mba"),

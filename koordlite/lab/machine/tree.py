@@ -18,7 +18,7 @@ def refusal(code: int) -> OSError:
 
 
 class File(msgspec.Struct, frozen=True):
-    """One file. Without `write` it is read-only and answers a write with `refuses`."""
+    """A file. Without `write` it is read-only and answers a write with `refuses`."""
 
     read: Callable[[], str]
     write: Callable[[bytes], None] | None = None
@@ -78,7 +78,7 @@ class Tree:
             raise OSError(error.errno, error.strerror, path) from error
 
     def write(self, path: str, data: bytes) -> None:
-        """One write(2) to an existing file."""
+        """Make a write(2) to an existing file."""
         self._trip("write", path)
         file = self._file(path)
         if file.write is None:

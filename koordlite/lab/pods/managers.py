@@ -71,7 +71,7 @@ class Managers:
     @property
     def shared(self) -> CPUSet:
         """CPUs that no container has to itself."""
-        return self._topology.cpuset - union(self._pinned.values()) - union(each.cpus for each in self._given())
+        return self._topology.cpuset - union(self._pinned.values()) - union(each.cpus for each in self._exclusive())
 
     def configure(self, node: objects.NodeObject | None, problems: list[Problem]) -> bool:
         """Take over what the Node says; whether kubelet has restarted with it and has to admit all pods again."""
@@ -134,9 +134,9 @@ class Managers:
             for uid, cpus in self._pinned.items()
             if uid in first_containers
         )
-        return tuple(sorted([*pinned, *self._given()], key=lambda each: each.uid))
+        return tuple(sorted([*pinned, *self._exclusive()], key=lambda each: each.uid))
 
-    def _given(self) -> Iterable[PodCPUs]:
+    def _exclusive(self) -> Iterable[PodCPUs]:
         for uid, own in (self._node.cpus.assigned if self._node else {}).items():
             yield PodCPUs(uid, union(own.values()), dict(own))
 

@@ -23,7 +23,7 @@ from koordlite.lab.resctrl.schemata import Columns, DomainLayout, Rejected, Sche
 
 POINT = "/sys/fs/resctrl"
 OPTIONS = ("cdp", "cdpl2", "mba_MBps", "debug")
-"""What can be asked for when mounting, in the order of /proc/mounts."""
+"""Options for mounting, in the order of /proc/mounts."""
 MONITORS = "mon_groups"
 LONGEST_WRITE = 4096
 MOST_PID = 2**31 - 1
@@ -258,7 +258,7 @@ class EmulatedResctrl:
         return files
 
     def file(self, group: RDTGroup, read: Reader, write: Writer | None = None) -> File:
-        """One file of a group; at most a page can be written."""
+        """A file of a group; at most a page can be written."""
 
         def writes(data: bytes) -> None:
             if len(data) > LONGEST_WRITE:
@@ -346,7 +346,7 @@ class EmulatedResctrl:
         )
 
     def _cache_counters(self, group: RDTGroup, cache_id: int) -> Folder:
-        """One cache: the events over all its NUMA nodes, and a folder for each node where they are counted apart."""
+        """Counters of a cache: the events over all its NUMA nodes, and a folder for each node where they are counted apart."""
         parts, clusters = self.layout.parts(cache_id), self.layout.clusters(cache_id)
         folder = Folder(self._events(group, cache_id, parts), make=no_groups)
         for number in parts if clusters else ():

@@ -32,7 +32,7 @@ class Counters:
         self.width = (1 << monitoring.counter_bits) - 1
         """The largest count of bandwidth."""
         self.raw: dict[CounterKey, int] = {}
-        """What the hardware shows, in its own unit."""
+        """Values that the hardware shows, in its own unit."""
         self.moved: dict[CounterKey, tuple[int, int]] = {}
         """(hardware value at the last read, counts since the group was made)."""
 
@@ -51,7 +51,7 @@ class Counters:
             self.moved[place] = (self.raw.get(place, 0), 0)
 
     def bytes(self, place: CounterKey) -> int:
-        """One event of one RMID."""
+        """Bytes of an event of an RMID."""
         now = self.raw.get(place, 0)
         if place[2] == OCCUPANCY:
             return now * self.unit_bytes

@@ -15,7 +15,7 @@ from koordlite.lab.machine.machine import Machine
 from koordlite.lab.machine.rdt import RDT, Bandwidth, Cache
 
 BLANKS = " \t\n\v\f\r"
-"""What the kernel strips around names and values."""
+"""Characters that the kernel strips around names and values."""
 NO_LIMIT_MBPS = 2**32 - 1
 MOST_CLOSIDS = 32
 """The driver counts CLOSIDs in one word of 32 bits."""
@@ -71,7 +71,7 @@ class DomainLayout:
 
 
 class Schema(msgspec.Struct, eq=False):
-    """One line of `schemata`. `domains` holds per cache id what the registers hold by CLOSID."""
+    """A line of `schemata`. `domains` holds per cache id what the registers hold by CLOSID."""
 
     name: str
     level: int
@@ -153,7 +153,7 @@ class Columns:
         self.name, self.value = max(map(len, names), default=0), max(widths, default=0)
 
     def line(self, schema: Schema, values: Iterable[str]) -> str:
-        """One line of a file that has one for each resource."""
+        """A line of a file that has one for each resource."""
         return f"{schema.name:>{self.name}}:{';'.join(values)}\n"
 
     def schemata(self, schemas: Iterable[Schema], closid: int) -> str:

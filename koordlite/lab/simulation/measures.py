@@ -31,7 +31,7 @@ class Amount(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One tick. While the agent is dead, only what the machine says."""
+    """A tick. While the agent is dead, only what the machine says."""
 
     time: float
     """Simulated seconds since the start."""
@@ -56,7 +56,7 @@ class Recorder:
         self.samples: list[Sample] = []
         self._qos: dict[str, str] = {}
         self._last: dict[str, tuple[float, Amount, int]] = {}
-        self._wanted: collections.Counter[str] = collections.Counter()
+        self._demand: collections.Counter[str] = collections.Counter()
         self._used: collections.Counter[str] = collections.Counter()
 
     def take(self, tick: Tick | None) -> None:
@@ -94,18 +94,18 @@ class Recorder:
     def workloads(self) -> tuple[Workload, ...]:
         """Every pod there was, those that protect themselves first."""
         end = self.samples[-1].time if self.samples else 0.0
-        found = (
+        every = (
             Workload(
                 pod=key,
                 qos=qos,
-                wanted_core_hours=self._wanted[key] / _US_PER_CORE_HOUR,
+                wanted_core_hours=self._demand[key] / _US_PER_CORE_HOUR,
                 used_core_hours=self._used[key] / _US_PER_CORE_HOUR,
                 end=self._last[key][0] if self._last[key][0] < end else None,
                 restarts=self._last[key][2],
             )
             for key, qos in self._qos.items()
         )
-        return tuple(sorted(found, key=lambda workload: (workload.qos == "BE", workload.pod)))
+        return tuple(sorted(every, key=lambda workload: (workload.qos == "BE", workload.pod)))
 
     @property
     def best_effort(self) -> frozenset[str]:
@@ -115,7 +115,7 @@ class Recorder:
     def _add(self, key: str, amount: Amount) -> None:
         before = self._last.get(key)
         grown = growth(before[1] if before else None, amount)
-        self._wanted[key] += grown.wanted_us
+        self._demand[key] += grown.wanted_us
         self._used[key] += grown.used_us
 
 

@@ -64,7 +64,7 @@ class Stage:
         self._joined.view()  # Its kubelet makes the groups that are read next.
         kubepods = self.settings.agent.kubepods
         self._host = bundle.bind(self.sandbox.files, self.sandbox.clock, kubepods=kubepods, cores=self.sandbox.cores)
-        self._found = self._programmed()
+        self._originals = self._programmed()
         self._state = state
         self._journal: Journal | None = None
         self.agent: Agent | None = None
@@ -84,8 +84,8 @@ class Stage:
         agent.put_back()
         self.close()
         present = self._programmed()
-        new = sum(path.startswith(_RESCTRL) and path not in self._found for path in present)
-        return new + sum(present[path] != text for path, text in self._found.items() if path in present)
+        new = sum(path.startswith(_RESCTRL) and path not in self._originals for path in present)
+        return new + sum(present[path] != text for path, text in self._originals.items() if path in present)
 
     def close(self) -> None:
         """The agent is gone, without a word."""
