@@ -249,9 +249,7 @@ class _Request(BaseHTTPRequestHandler):
         except ValueError as error:
             return plain(400, f"this is no address: {error}")
         accept = self.headers.get("Accept", "")
-        return self._refusal("get", url.path) or self._carried_out(
-            lambda: self.hooks.ask(url.path, dict(fields), accept)
-        )
+        return self._refusal("get", url.path) or self._safely(lambda: self.hooks.ask(url.path, dict(fields), accept))
 
     def _changed(self, verb: str, carry_out: Change | None) -> Answer:
         """Check the caller before the body is read."""
@@ -263,7 +261,7 @@ class _Request(BaseHTTPRequestHandler):
         body = self._body()
         if isinstance(body, Answer):
             return self._unread(body)
-        return self._carried_out(lambda: carry_out(path, body))
+        return self._safely(lambda: carry_out(path, body))
 
     def _unread(self, answer: Answer) -> Answer:
         """An answer without having read the body. A short one is taken off the line, or its client, which is still
@@ -275,7 +273,7 @@ class _Request(BaseHTTPRequestHandler):
                 self.rfile.read(int(text))
         return answer
 
-    def _carried_out(self, answer: Callable[[], Answer]) -> Answer:
+    def _safely(self, answer: Callable[[], Answer]) -> Answer:
         """A fault of ours costs one request, and says so."""
         try:
             return answer()

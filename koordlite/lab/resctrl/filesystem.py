@@ -346,7 +346,7 @@ class EmulatedResctrl:
         )
 
     def _cache_counters(self, group: RDTGroup, cache_id: int) -> Folder:
-        """Counters of a cache: the events over all its NUMA nodes, and a folder for each node where they are counted apart."""
+        """Counters of a cache over all its NUMA nodes, and a folder for each node where they are counted apart."""
         parts, clusters = self.layout.parts(cache_id), self.layout.clusters(cache_id)
         folder = Folder(self._events(group, cache_id, parts), make=no_groups)
         for number in parts if clusters else ():
