@@ -41,22 +41,27 @@ from koordlite.resctrl.filesystem import ResctrlFS
 
 def check_config(args: argparse.Namespace) -> int:
     """Print every mistake. 0 when there is none, 1 otherwise."""
+    if not args.file and not args.cluster:
+        do = "name koordlite.yaml or --cluster DIR"
+        raise ConfigError(Problem("command line", "FILE", "", "nothing to check", do))
     problems: list[Problem] = []
     warnings: list[str] = []
-    if not args.file and not args.cluster:
-        raise ConfigError(
-            Problem("command line", "FILE", "", "nothing to check", "name koordlite.yaml or --cluster DIR")
-        )
+    profiles: list[str] = []
     off = config.off(config.default())
     if args.file:
-        problems_of_file, warnings, off = _settings_problems(pathlib.Path(args.file))
-        problems += problems_of_file
-    profiles: list[str] = []
+        try:
+            settings = config.load(pathlib.Path(args.file))
+        except InputError as error:
+            problems += error.problems
+        else:
+            warnings += [f"{pathlib.Path(args.file)}: {warning}" for warning in _without_effect(settings)]
+            off = config.off(settings)
     if args.cluster:
-        problems += _cluster_problems(pathlib.Path(args.cluster), args.node, off)
-        profiles, wrong = profile.takers(pathlib.Path(args.cluster))
+        folder = pathlib.Path(args.cluster)
+        refusals = _check_cluster(folder, args.node, off, problems)
+        profiles, wrong = profile.takers(folder)
         problems += wrong
-    warnings += _refused_pods(pathlib.Path(args.cluster), args.node) if args.cluster else ()
+        warnings += refusals
     count = "1 problem" if len(problems) == 1 else f"{len(problems) or 'no'} problems"
     commandline.print_answer(
         args.output,
@@ -91,17 +96,8 @@ def completion(args: argparse.Namespace) -> int:
     return 0
 
 
-def _settings_problems(path: pathlib.Path) -> tuple[Iterable[Problem], list[str], frozenset[str]]:
-    """The mistakes of the file, what is allowed and has not the effect it seems to have, and the strategies that are
-    off."""
-    try:
-        settings = config.load(path)
-    except InputError as error:
-        return error.problems, [], config.off(config.default())
-    return (), [f"{path}: {warning}" for warning in _without_effect(settings)], config.off(settings)
-
-
 def _without_effect(settings: Settings) -> Iterable[str]:
+    """Settings that are allowed and have not the effect that they seem to have."""
     if settings.publish.node_resources == "agent":
         return
     for name in config.yielded_to_manager(settings):
@@ -113,60 +109,39 @@ def _without_effect(settings: Settings) -> Iterable[str]:
         )
 
 
-def _cluster_problems(folder: pathlib.Path, name: str | None, off: frozenset[str]) -> Iterable[Problem]:
-    """Problems of the files, of the ConfigMap, and of every annotation the agent reads."""
-    from koordlite.model import node
+def _check_cluster(folder: pathlib.Path, name: str | None, off: frozenset[str], problems: list[Problem]) -> list[str]:
+    """Pods that run here but that Koordinator's webhook would refuse in a cluster. `problems` gets those of the files,
+    of the ConfigMap, and of every annotation the agent reads."""
+    from koordlite.formulas.admission import admission
     from koordlite.model.picture import node_notes
     from koordlite.model.pod import pod_reader
 
     view = ManifestCluster(folder, node_name=name, clock=RealClock()).view()
-    yield from view.problems
-    this_node = node.from_wire(view.node) if view.node else None
-    if this_node:
-        yield from this_node.problems
-        notes, owner = this_node.annotations, f"node/{this_node.name}"
-        yield from _reservation_problems(notes.get(keys.RESERVATION, ""), owner)
-        yield from _refused(lambda: node.parse_system_qos(notes.get(keys.SYSTEM_QOS), owner))
-        unread: list[Problem] = []
-        node_notes.parse(notes, owner, last=node_notes.NodeNotes(), problems=unread)
-        yield from unread
-    labels, notes = (this_node.labels, this_node.annotations) if this_node else ({}, {})
-    owner = f"node/{this_node.name}" if this_node else "node"
-    slo = slo_config.effective(view.config, labels=labels, annotations=notes, node_owner=owner)
-    yield from (*slo.problems, *slo_config.unused_problems(slo, node_owner=owner, off=off))
-    for obj in view.pods:
-        yield from pod_reader.from_wire(obj).problems
-
-
-def _reservation_problems(text: str, owner: str) -> Iterable[Problem]:
-    """Reason why the reservation cannot be read, else each name in it that means nothing."""
-    from koordlite.model import node
-
-    try:
-        written = node.parse_reservation(text, owner)
-    except InputError as error:
-        return error.problems
-    ignored = written.ignored if written else ()
-    return [Problem(owner, keys.RESERVATION, text, why, "correct the annotation") for why in ignored]
-
-
-def _refused_pods(folder: pathlib.Path, name: str | None) -> Iterable[str]:
-    """Pods that run here but that Koordinator's webhook would refuse in a cluster."""
-    from koordlite.formulas.admission import admission
-    from koordlite.model.pod import pod_reader
-
-    for obj in ManifestCluster(folder, node_name=name, clock=RealClock()).view().pods:
-        pod = pod_reader.from_wire(obj)
-        for refusal in admission.refusals(pod):
-            yield f"pod/{pod.key}: Koordinator's webhook refuses it: {refusal}"
-
-
-def _refused(read: Callable[[], object]) -> Iterable[Problem]:
-    try:
-        read()
-    except InputError as error:
-        return error.problems
-    return ()
+    problems += view.problems
+    node, owner = (nodes.from_wire(view.node), f"node/{view.node.metadata.name}") if view.node else (None, "node")
+    notes = node.annotations if node else {}
+    if node:
+        problems += node.problems
+        text = notes.get(keys.RESERVATION, "")
+        try:
+            written = nodes.parse_reservation(text, owner)
+            ignored = written.ignored if written else ()
+            # Each name in it that means nothing.
+            problems += (Problem(owner, keys.RESERVATION, text, why, "correct the annotation") for why in ignored)
+        except InputError as error:
+            problems += error.problems
+        try:
+            nodes.parse_system_qos(notes.get(keys.SYSTEM_QOS), owner)
+        except InputError as error:
+            problems += error.problems
+        node_notes.parse(notes, owner, last=node_notes.NodeNotes(), problems=problems)
+    slo = slo_config.effective(view.config, labels=node.labels if node else {}, annotations=notes, node_owner=owner)
+    problems += (*slo.problems, *slo_config.unused_problems(slo, node_owner=owner, off=off))
+    refusals: list[str] = []
+    for pod in map(pod_reader.from_wire, view.pods):
+        problems += pod.problems
+        refusals += (f"pod/{pod.key}: Koordinator's webhook refuses it: {why}" for why in admission.refusals(pod))
+    return refusals
 
 
 WATCH_SECONDS = 0.5

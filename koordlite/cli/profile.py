@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ import yaml
 
 from koordlite import commandline
 from koordlite.formulas.admission import colocation_profile as rules
-from koordlite.formulas.admission.colocation_profile import FieldChange, PriorityClassValue
+from koordlite.formulas.admission.colocation_profile import PriorityClassValue
 from koordlite.kube.folder import manifest_files
 from koordlite.model import colocation_profile, printable
 from koordlite.model.colocation_profile import Profile
@@ -51,11 +51,14 @@ class _Namespace(msgspec.Struct):
 def profile(args: argparse.Namespace) -> int:
     """`profile apply`: print each pod as it would be admitted, after comments that say why. InputError for bad ones."""
     inputs = read(dict.fromkeys(map(pathlib.Path, (*args.profile, args.pod))))
-    if not inputs.profiles:
-        inputs.problems.append(_missing(args.profile, colocation_profile.KIND))
     pods = [*inputs.pods, *inputs.templates]
-    if not pods:
-        inputs.problems.append(_missing([args.pod], "Pod"))
+    for matches, files, kind in (
+        (inputs.profiles, args.profile, colocation_profile.KIND),
+        (pods, [args.pod], "Pod"),
+    ):
+        if not matches:
+            why, do = f"there is no {kind} in it", f"name a file that holds a {kind}"
+            inputs.problems.append(Problem(", ".join(files), "kind", "", why, do))
     if inputs.problems:
         raise InputError(inputs.problems)
     assumed = {str(name): PriorityClassValue(value) for name, value in DEFAULT_PRIORITY.items() if name}
@@ -143,10 +146,6 @@ def _first_pod(workload: Mapping[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
-def _missing(paths: Iterable[str], kind: str) -> Problem:
-    return Problem(", ".join(paths), "kind", "", f"there is no {kind} in it", f"name a file that holds a {kind}")
-
-
 def _admitted(
     place: str, pod: dict[str, Any], inputs: Manifests, assumed: Mapping[str, PriorityClassValue]
 ) -> tuple[list[str], dict[str, Any]]:
@@ -160,32 +159,21 @@ def _admitted(
         )
         whole, repeated = rules.with_resource_spec(admission.pod) if admission.taken_by else (admission.pod, ())
     except InputError as error:
-        raise InputError(_placed(place, each) for each in error.problems) from error
-    lines = [*_lines(admission.taken_by, inputs), *(f"note: {note}" for note in admission.notes)]
-    lines += [_line(change) for change in (*admission.changes, *repeated)]
+        # A problem of the pod gets the file it stands in.
+        placed = (dataclasses.replace(p, object=place) if p.object == "pod" else p for p in error.problems)
+        raise InputError(placed) from error
+    percents = {profile.name: profile.probability for profile in inputs.profiles}
+    lines = [] if admission.taken_by else ["taken by no profile: admitted as it is"]
+    for name in admission.taken_by:
+        percent = percents[name]
+        part = "" if percent == 100 else f" ({percent} % of such pods; shown for one of them)" if percent else " (0 %)"
+        lines.append(f"taken by profile {name}{part}")
+    lines += [f"note: {note}" for note in admission.notes]
+    lines += [f"{c.field}: {_text(c.before)} -> {_text(c.after)} ({c.why})" for c in (*admission.changes, *repeated)]
     used = {whole.get("spec", {}).get("priorityClassName", "")} & (assumed.keys() - inputs.priority_classes.keys())
     lines += [f"note: no PriorityClass {name} was given; {assumed[name].value} is assumed" for name in used]
     return [*map(printable.one_line, lines)], whole
 
 
-def _placed(place: str, problem: Problem) -> Problem:
-    """A problem of the pod, with the file it stands in."""
-    return dataclasses.replace(problem, object=place) if problem.object == "pod" else problem
-
-
-def _lines(taken_by: tuple[str, ...], inputs: Manifests) -> Iterator[str]:
-    percents = {profile.name: profile.probability for profile in inputs.profiles}
-    if not taken_by:
-        yield "taken by no profile: admitted as it is"
-    for name in taken_by:
-        percent = percents[name]
-        part = "" if percent == 100 else f" ({percent} % of such pods; shown for one of them)" if percent else " (0 %)"
-        yield f"taken by profile {name}{part}"
-
-
-def _line(change: FieldChange) -> str:
-    return f"{change.field}: {_shown(change.before)} -> {_shown(change.after)} ({change.why})"
-
-
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     return "none" if value is None else value if isinstance(value, str) else json.dumps(value)

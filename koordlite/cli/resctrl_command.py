@@ -26,20 +26,14 @@ STRATEGY = "resctrl"
 def resctrl(args: argparse.Namespace) -> int:
     """Print the answer. 1 when the machine has no resctrl, or something of the plan would be refused."""
     width = shutil.get_terminal_size((80, 24)).columns
-    return _plan(args, width) if args.action == "plan" else _show(args, width)
-
-
-def _show(args: argparse.Namespace, width: int) -> int:
-    """Needs no cluster: it reads the file system only."""
-    resctrl = whole(bundle.resctrl(machines.files(args)))
+    if args.action == "plan":
+        return _plan(args, width)
+    # This needs no cluster: it reads the file system only, every group with its threads and mode.
+    fs = bundle.resctrl(machines.files(args))
+    resctrl = _with_modes(fs, fs.read(with_tasks=(ROOT, *fs.group_names())))
     text = resctrl_map.text(resctrl, width=width).removesuffix("\n")
     commandline.print_answer(args.output, "koordlite-resctrl", {"machine": resctrl_map.document(resctrl)}, [text])
     return 1 if resctrl.absent else 0
-
-
-def whole(fs: ResctrlFS) -> Resctrl:
-    """Everything about every group, threads and modes included."""
-    return _with_modes(fs, fs.read(with_tasks=(ROOT, *fs.group_names())))
 
 
 def _with_modes(fs: ResctrlFS, resctrl: Resctrl) -> Resctrl:
