@@ -89,21 +89,14 @@ class RecordedFiles:
     def _resolve(self, path: str) -> str:
         """`path` with every recorded link on the way followed, relative ones from the folder they lie in."""
         for _ in range(_MOST_LINKS):
-            link = self._first_link(path)
+            parts = posixpath.normpath(path).split("/")
+            above = ("/".join(parts[:count]) for count in range(2, len(parts) + 1))
+            link = next((at for at in above if at in self._items and self._items[at].link is not None), None)
             if link is None:
                 return posixpath.normpath(path)
             target = posixpath.join(posixpath.dirname(link), self._items[link].link or "")
             path = posixpath.normpath(target + path[len(link) :])
         raise _refusal(errno.ELOOP, path)
-
-    def _first_link(self, path: str) -> str | None:
-        at = ""
-        for part in posixpath.normpath(path).split("/")[1:]:
-            at = f"{at}/{part}"
-            item = self._items.get(at)
-            if item is not None and item.link is not None:
-                return at
-        return None
 
 
 def _items(folder: Path) -> Iterator[tuple[str, _Item]]:

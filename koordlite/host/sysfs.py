@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Sequence
 
-import msgspec
-
 from koordlite.host import procfs
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import HardwareAbsent
@@ -98,28 +96,20 @@ def _numbered(keys: Iterable[tuple[int, Hashable]]) -> dict[int, int]:
     return {cpu: numbers.setdefault(key, len(numbers)) for cpu, key in keys}
 
 
-class _Cache(msgspec.Struct, frozen=True):
-    id: int | None
-    shared: str
-
-
 def _l3_ids(files: Files, cpus: Sequence[int]) -> dict[int, int]:
     """L3 id by CPU. Kernels without cache ids get a number for each group of CPUs that share one."""
-    caches = {cpu: cache for cpu in cpus if (cache := _l3(files, cpu))}
-    ids = {cpu: cache.id for cpu, cache in caches.items() if cache.id is not None}
-    if ids:
-        return ids
-    return _numbered((cpu, cache.shared) for cpu, cache in caches.items() if cache.shared)
-
-
-def _l3(files: Files, cpu: int) -> _Cache | None:
-    folder = f"{_CPUS}/cpu{cpu}/cache"
-    for index in reversed(_numbers(names(files, folder), "index")):
-        base = f"{folder}/index{index}"
-        if text(files, f"{base}/level") == "3" and text(files, f"{base}/type") != "Instruction":
-            number = text(files, f"{base}/id")
-            return _Cache(int(number) if number else None, text(files, f"{base}/shared_cpu_list"))
-    return None
+    ids: dict[int, int] = {}
+    shared: dict[int, str] = {}
+    for cpu in cpus:
+        folder = f"{_CPUS}/cpu{cpu}/cache"
+        bases = (f"{folder}/index{index}" for index in reversed(_numbers(names(files, folder), "index")))
+        is_l3 = (b for b in bases if text(files, f"{b}/level") == "3" and text(files, f"{b}/type") != "Instruction")
+        base = next(is_l3, None)
+        if base and (number := text(files, f"{base}/id")):
+            ids[cpu] = int(number)
+        elif base and (siblings := text(files, f"{base}/shared_cpu_list")):
+            shared[cpu] = siblings
+    return ids or _numbered(shared.items())
 
 
 def _numa_nodes(files: Files, cpus: Sequence[int]) -> tuple[NUMANode, ...]:

@@ -73,9 +73,9 @@ def from_object(document: Mapping[str, Any], owner: str = "") -> Profile:
     """The profile that a manifest describes; InputError names every field that is wrong.
     `owner` says where it comes from, such as a file; without it, problems name the profile."""
     spec = document.get("spec")
-    given = {name: value for name, value in spec.items() if value is not None} if isinstance(spec, dict) else spec
+    present = {name: value for name, value in spec.items() if value is not None} if isinstance(spec, dict) else spec
     try:
-        obj = msgspec.convert(document if spec is None else {**document, "spec": given}, _Object)
+        obj = msgspec.convert(document if spec is None else {**document, "spec": present}, _Object)
     except msgspec.ValidationError as error:
         raise InputError(_mismatch(document, owner, str(error))) from error
     owner, problems = owner or f"clustercolocationprofile/{obj.metadata.name}", list[Problem]()

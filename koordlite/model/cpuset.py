@@ -42,7 +42,13 @@ class CPUSet:
         )
 
     def __str__(self) -> str:
-        return ",".join(f"{a}-{b}" if b > a else str(a) for a, b in _runs(self))
+        runs: list[list[int]] = []
+        for cpu in self:
+            if runs and cpu == runs[-1][1] + 1:
+                runs[-1][1] = cpu
+            else:
+                runs.append([cpu, cpu])
+        return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in runs)
 
     def __repr__(self) -> str:
         return f"CPUSet({str(self)!r})"
@@ -106,16 +112,3 @@ def _merged(runs: Iterable[range]) -> Iterator[range]:
             first = run.start
         end = max(end, run.stop) if run.start <= end else run.stop
     yield range(first, end)
-
-
-def _runs(ids: Iterable[int]) -> Iterator[tuple[int, int]]:
-    start = previous = None
-    for cpu in ids:
-        if start is None or previous is None:
-            start = cpu
-        elif cpu != previous + 1:
-            yield start, previous
-            start = cpu
-        previous = cpu
-    if start is not None and previous is not None:
-        yield start, previous

@@ -252,12 +252,12 @@ def _parsed(
     )
 
 
-def _kubepods(files: Files, top: str, wanted: str, required: bool) -> str:
-    if wanted:
-        if required and not _has_folder(files, f"{top}/{wanted}"):
-            why = f"there is no group {wanted} below {top}; it was named in the configuration"
+def _kubepods(files: Files, top: str, configured: str, required: bool) -> str:
+    if configured:
+        if required and not _has_folder(files, f"{top}/{configured}"):
+            why = f"there is no group {configured} below {top}; it was named in the configuration"
             raise HardwareAbsent("kubelet's cgroup", why)
-        return wanted
+        return configured
     present = [name for name in ("kubepods.slice", "kubepods") if _has_folder(files, f"{top}/{name}")]
     if not present and not required:
         return "kubepods"

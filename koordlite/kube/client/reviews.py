@@ -77,10 +77,10 @@ class Reviewer:
                 return cached
             if not self._may_ask(key[0], address, now):
                 return Verdict("busy", "too many tokens to ask the API server about; try again in a second")
-        found = self._ask(token, verb, path)
-        if found.standing != "unanswered":
-            self._remember(key, address, found)
-        return found
+        verdict = self._ask(token, verb, path)
+        if verdict.standing != "unanswered":
+            self._remember(key, address, verdict)
+        return verdict
 
     def _may_ask(self, token: bytes, address: str, now: float) -> bool:
         """Tokens that were good come first: they do not wait for what strangers may have asked about. An address

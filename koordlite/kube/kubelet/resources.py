@@ -148,7 +148,8 @@ def from_checkpoints(
     """The same from the checkpoints, with pods by uid. Devices are known only while a container has them, so none is
     said to be allocatable."""
     static = kubelet.cpu_manager_policy == STATIC
-    exclusive = {(p.uid, name): held for p in cpus.pod_cpus for name, held in p.containers.items()} if static else {}
+    alone = cpus.pod_cpus if static else ()
+    exclusive = {(pod.uid, name): cpus_of for pod in alone for name, cpus_of in pod.containers.items()}
     pods: dict[str, dict[str, ResourceSet]] = {}
     for uid, name in sorted({*exclusive, *memory.blocks, *devices}):
         key = uid, name
@@ -158,8 +159,8 @@ def from_checkpoints(
         pods.setdefault(uid, {})[name] = resources
     free = topology.cpuset - kubelet.reserved_cpus if static else EMPTY
     allocatable = ResourceSet(cpus=free, memory=memory.allocatable)
-    given = tuple(PodResources("", "", containers, uid) for uid, containers in pods.items())
-    return KubeletResources("checkpoints", allocatable, given)
+    listed = tuple(PodResources("", "", containers, uid) for uid, containers in pods.items())
+    return KubeletResources("checkpoints", allocatable, listed)
 
 
 def without_shared(resources: KubeletResources, shared: CPUSet) -> KubeletResources:

@@ -58,13 +58,13 @@ class EvictionClient:
         self._api = api
         self._version = ""
 
-    def send(self, wanted: Mapping[str, Any], **how: Any) -> Outcome:
+    def send(self, request: Mapping[str, Any], **how: Any) -> Outcome:
         """Ask once for what `eviction` made; its delete options name the uid of the pod. `how` goes to the requests.
         ApiError when the server says no (a budget, no permission); ApiUnreachable when it cannot be asked: then nobody
         knows, and asking again is safe because of the uid."""
-        meta, options = wanted["metadata"], wanted["deleteOptions"]
+        meta, options = request["metadata"], request["deleteOptions"]
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
-        body = {**wanted, "apiVersion": self._spoken(how)}
+        body = {**request, "apiVersion": self._spoken(how)}
         try:
             self._api.request("POST", f"{path}/eviction", body=body, **how)
         except ApiError as error:

@@ -7,6 +7,7 @@ Source: Koordinator `slo-controller/config`, `slo-controller/nodeslo` and `util/
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -140,11 +141,11 @@ class Reading:
         good = self.last_good.get(section.key)
         since = f" ({good.origin})" if good and good.origin else ""
         meanwhile = "the defaults hold" if good is None else f"the last good values stay in force{since}"
-        found = _Strategies(self, section, meanwhile, self.problems).layers(text)
-        if found is not None:
+        layers = _Strategies(self, section, meanwhile, self.problems).layers(text)
+        if layers is not None:
             same = good is not None and good.text == text
             self.good[section.key] = good if good and same else msgspec.structs.replace(self.now, text=text)
-            return found
+            return layers
         self.retained[section.key] = meanwhile
         if good is None:
             return []
@@ -194,28 +195,25 @@ class _Strategies:
 
     def _matching(self, listed: Any, cluster: Layer) -> Iterator[Layer]:
         """The groups this node is in. More than one is a mistake: the first counts."""
-        first = ""
-        for index, item in enumerate(self.document.items(listed, self.section.entries)):
+        document, names, first = self.document, self.section.names, ""
+        meanwhile = "the cluster's strategy holds for these nodes"
+        for index, item in enumerate(document.items(listed, self.section.entries)):
             path = f"{self.section.entries}[{index}]"
-            group = self._group(item, path, cluster)
-            if group and first:
+            members = document.object(item, path, (*names, "name", "nodeSelector"))
+            values, usable = self.section.settings(document, members, path, meanwhile)
+            name = printable(document.text(members, "name", path)) or path
+            usable = usable and not self._crossed([cluster, Layer(name, values)], path, meanwhile)
+            group = Layer(f"node strategy {name}", values if usable else {})
+            if not self._selected(members, f"{path}.nodeSelector"):
+                continue
+            if first:
                 do = f"make the selectors differ; {first} counts, it comes first"
-                self.document.note(f"{path}.nodeSelector", group.origin, f"selects the nodes of {first} too", do)
-            elif group:
-                first = group.origin
-                yield group
+                document.note(f"{path}.nodeSelector", group.origin, f"selects the nodes of {first} too", do)
+                continue
+            first = group.origin
+            yield group
 
-    def _group(self, item: Any, path: str, cluster: Layer) -> Layer | None:
-        """The settings of a group of nodes; None when this node is not in it."""
-        document, meanwhile = self.document, "the cluster's strategy holds for these nodes"
-        members = document.object(item, path, (*self.section.names, "name", "nodeSelector"))
-        values, usable = self.section.settings(document, members, path, meanwhile)
-        name = printable(document.text(members, "name", path)) or path
-        usable = usable and not self._crossed([cluster, Layer(name, values)], path, meanwhile)
-        return Layer(f"node strategy {name}", values if usable else {}) if self._selected(members, path) else None
-
-    def _selected(self, members: Mapping[str, Any], path: str) -> bool:
-        where = f"{path}.nodeSelector"
+    def _selected(self, members: Mapping[str, Any], where: str) -> bool:
         if "nodeSelector" not in members:
             self.document.note(where, "", "no selector", "write one, or {}; it matches no node")
             return False
@@ -366,29 +364,14 @@ def _application(document: JSONDocument, item: Any, path: str) -> HostApplicatio
 
 
 OWNER = "configmap/koordinator-system/slo-controller-config"
-_CLUSTER, _GROUPS = "clusterStrategy", "nodeStrategies"
-
+_grouped = functools.partial(Section, cluster="clusterStrategy", entries="nodeStrategies")
 SECTIONS: tuple[Section, ...] = (
     Section(key="colocation-config", attribute="colocation", base=Colocation(), blank_is_unset=True),
-    Section(
-        key="resource-threshold-config", attribute="threshold", base=Threshold(), cluster=_CLUSTER, entries=_GROUPS
-    ),
-    Section(
-        key="resource-qos-config",
-        attribute="resource_qos",
-        base=qos.DEFAULTS,
-        cluster=_CLUSTER,
-        entries=_GROUPS,
-        settle=qos.settled,
-    ),
-    Section(key="cpu-burst-config", attribute="cpu_burst", base=CPUBurst(), cluster=_CLUSTER, entries=_GROUPS),
-    Section(key="system-config", attribute="system", base=System(), cluster=_CLUSTER, entries=_GROUPS),
-    Section(
-        key="host-application-config",
-        attribute="host_applications",
-        base=HostApplications(),
-        read=read,
-    ),
+    _grouped(key="resource-threshold-config", attribute="threshold", base=Threshold()),
+    _grouped(key="resource-qos-config", attribute="resource_qos", base=qos.DEFAULTS, settle=qos.settled),
+    _grouped(key="cpu-burst-config", attribute="cpu_burst", base=CPUBurst()),
+    _grouped(key="system-config", attribute="system", base=System()),
+    Section(key="host-application-config", attribute="host_applications", base=HostApplications(), read=read),
     Section(key="cpu-normalization-config", attribute="cpu_normalization", base=CPUNormalization()),
     Section(key="resource-amplification-config", attribute="resource_amplification", base=ResourceAmplification()),
     Section(key="numa-policy-config", attribute="numa_policy", base=NUMAPolicy()),
