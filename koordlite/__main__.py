@@ -1,4 +1,4 @@
-"""Where the commands begin, `python -m koordlite` too. It imports next to nothing before Ctrl-C is looked after."""
+"""Entry of the commands, `python -m koordlite` too. It imports next to nothing before Ctrl-C is looked after."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ _WHOLE = ("node", "pods", "kubelet pods", "config")
 
 
 class Agent:
-    """One node's agent. Without a journal nothing could be undone, so nothing is written."""
+    """Agent of a node. Without a journal nothing could be undone, so nothing is written."""
 
     def __init__(
         self,
@@ -291,7 +291,7 @@ class Agent:
             on_tick(tick)
 
     def tick(self) -> Tick:
-        """One round. Whatever goes wrong in it is in the Tick; the next round comes."""
+        """Make a round. Whatever goes wrong in it is in the Tick; the next round comes."""
         began = time.perf_counter()
         self._try_journal()
         if self._node_unread and self._cluster.view().node is not None:

@@ -22,7 +22,7 @@ _BYTES = 64 * 1024
 
 
 class Inotify:
-    """One descriptor with watches. Reading never waits."""
+    """A descriptor with watches. Reading never waits."""
 
     def __init__(self) -> None:
         """OSError where there is no inotify, or the user has no instance of it left."""

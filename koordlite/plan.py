@@ -37,7 +37,7 @@ def make(decisions: Iterable[Decision], cgroups: Mapping[str, Cgroup]) -> Plan:
 
 
 def merge(decisions: Iterable[Decision]) -> tuple[list[Change], tuple[PlanConflict, ...], dict[Place, str]]:
-    """One change a place: the first strategy that claims a place keeps it, a different later claim is a conflict."""
+    """Keep one change a place: that of the first strategy that claims it; a different later claim is a conflict."""
     by_place: dict[Place, Change] = {}
     owners: dict[Place, str] = {}
     conflicts: list[PlanConflict] = []

@@ -28,7 +28,7 @@ class Files(Protocol):
         """The whole content."""
 
     def write(self, path: str, data: bytes) -> None:
-        """One write(2) of `data` to an existing file; never creates one."""
+        """Make one write(2) of `data` to an existing file; never creates one."""
 
     def list(self, path: str) -> Sequence[str]:
         """Names in a folder; those of folders end with `/`."""

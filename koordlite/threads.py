@@ -31,7 +31,7 @@ _PAUSES = (0.5, 30.0)
 
 
 class ThreadState(msgspec.Struct, frozen=True):
-    """One thread at one moment."""
+    """State of a thread."""
 
     name: str
     age_seconds: float
@@ -69,7 +69,7 @@ class ThreadState(msgspec.Struct, frozen=True):
 
 
 class Worker:
-    """One thread, from `start` until `work` returns or `join` ends it. `work` calls `beat` as long as it lives."""
+    """A thread, from `start` until `work` returns or `join` ends it. `work` calls `beat` as long as it lives."""
 
     def __init__(
         self,

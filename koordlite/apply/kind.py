@@ -29,7 +29,7 @@ GONE = "gone meanwhile"
 
 
 class Work(msgspec.Struct, frozen=True):
-    """One round of the applier."""
+    """State of a round of the applier."""
 
     host: Host
     cluster: Cluster
@@ -46,7 +46,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Undoing(msgspec.Struct, frozen=True):
-    """One restore."""
+    """State of a restore."""
 
     host: Host
     cluster: Cluster | None
@@ -55,8 +55,8 @@ class Undoing(msgspec.Struct, frozen=True):
 
 
 class Kind(Generic[C, E]):
-    """One kind: `C` its change, `E` what the journal keeps of what was found. Changes of a kind whose writes are never
-    journaled (evictions, descriptions) have no entries, and nothing of them is undone."""
+    """A kind of change: `C` is its change, `E` what the journal keeps of what was found. Changes of a kind whose writes
+    are never journaled (evictions, descriptions) have no entries, and nothing of them is undone."""
 
     change: type[C]
     entry_places: tuple[PlaceKind, ...] = ()

@@ -70,7 +70,7 @@ class CookieEntry(Entry, frozen=True, kw_only=True, tag="coreCookie"):
 
     @property
     def place(self) -> Place:
-        """One place for each cookie: a core group whose processes all ended gets another one."""
+        """A place for each cookie: a core group whose processes all ended gets another one."""
         return COOKIE.place(self.core_group, self.cookie)
 
     def describe(self) -> str:

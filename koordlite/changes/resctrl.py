@@ -122,7 +122,7 @@ class ResctrlReturn(ResctrlChange, msgspec.Struct, frozen=True):
 class _ResctrlEntry(Entry, frozen=True, kw_only=True):
     @property
     def strategy(self) -> str:
-        """One strategy alone programs resctrl."""
+        """The strategy that alone programs resctrl."""
         return "resctrl"
 
 
@@ -179,7 +179,7 @@ class ThreadEntry(_ResctrlEntry, frozen=True, kw_only=True, tag="task"):
 
     @property
     def place(self) -> Place:
-        """One place a thread: threads of one group may have come from several."""
+        """A place for each thread: threads of one group may have come from several."""
         return THREAD.place(self.into, str(self.tid), str(self.start_time))
 
     def describe(self) -> str:

@@ -112,7 +112,7 @@ class ConnectionReader:
         work.begin(lambda: self._count(pids, shared, work))
 
     def _count(self, pids: Mapping[str, Sequence[int]], shared: frozenset[str], work: Work) -> None:
-        """One count, in the thread. The result is replaced as a whole."""
+        """Make a count, in the thread. The result is replaced as a whole."""
         try:
             before = self._connections
             connections = _counts(pids, shared, work, 1 + (before.rounds if before else 0))

@@ -88,7 +88,7 @@ class CPIReader:
         return turn
 
     def count(self, groups: Sequence[str], cpus: Sequence[int]) -> None:
-        """One round: count for a window. Runs in a thread; each result is replaced as a whole."""
+        """Count for a window. Runs in a thread; each result is replaced as a whole."""
         opened: dict[str, Counters] = {}
         try:
             for group in groups:

@@ -37,7 +37,7 @@ _PROCESSOR = 36
 
 
 class PageMapping(msgspec.Struct, frozen=True):
-    """One mapping of a process."""
+    """A mapping of a process."""
 
     kind: PageKind
     file: bytes

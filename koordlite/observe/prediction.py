@@ -192,7 +192,7 @@ class Predictor:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Why nothing can be kept, or what was kept cannot be read."""
+        """Reasons why nothing can be kept, or what was kept cannot be read."""
         return self._file.problems
 
     def read(

@@ -73,7 +73,7 @@ class Rotation(Generic[T]):
         return {name: values[name] for name in ordered if name in values}
 
     def turn(self, now: float, names: Iterable[str], *, fresh: Collection[str] = ()) -> dict[str, T]:
-        """One whole round at the time `now`: readings of `names` that exist, in their order."""
+        """Make a whole round at the time `now`: readings of `names` that exist, in their order."""
         self.begin(now, fresh=fresh)
         values = self.all(names)
         self.end()

@@ -26,7 +26,7 @@ Pods = tuple[Pod, ...]
 
 
 class Wants(msgspec.Struct, frozen=True):
-    """One answer for all strategies together."""
+    """Answers of all strategies together."""
 
     reads: frozenset[str] = frozenset()
     """Everything named by `Strategy.reads`."""

@@ -1,4 +1,4 @@
-"""One rule a file: `Config`, and `decide(snapshot, config)` for the decisions. A file here is a strategy: no list."""
+"""Rules, one a file: `Config`, and `decide(snapshot, config)` for the decisions. A file here is a strategy: no list."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ def memory_held(snapshot: Snapshot) -> Iterator[str]:
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for each BE pod with batch resources, one for each memory limit that waits, one for what is given
-    back."""
+    """Decide about each BE pod with batch resources, about each memory limit that waits, and about what is
+    given back."""
     targets: set[tuple[str, str]] = set()
     for pod in snapshot.pods:
         yield from _unbelieved(pod)
@@ -142,7 +142,7 @@ def _amounts(amounts: Amounts, native: Amounts) -> Resources:
 
 
 def _amount(amounts: Mapping[str, Quantity], name: str) -> int:
-    """Whole units, rounded up, as Koordinator takes them: batch-cpu counts millicores."""
+    """Count whole units, rounded up, as Koordinator takes them: batch-cpu counts millicores."""
     return max(amounts[name].value, 0) if name in amounts else 0
 
 

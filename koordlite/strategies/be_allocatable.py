@@ -39,7 +39,7 @@ class Config(StrategySettings):
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
-    """One decision for each of the two resources, and one for each NUMA zone that is published."""
+    """Decide about each of the two resources, and about each NUMA zone that is published."""
     nothing = offer.withheld(snapshot, RESOURCES)
     yield from nothing
     if nothing or snapshot.average.node is None:

@@ -48,7 +48,7 @@ def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for each group that asks, what is wrong with what it asks, and one for what is given back."""
+    """Decide about each group that asks, what is wrong with what it asks, and about what is given back."""
     targets, missing = set[Place](), set[BlockField]()
     groups = {uid: place.group for uid, place in snapshot.places.items()}
     requests = list(askers(snapshot.slo.resource_qos, snapshot.pods, groups, snapshot.layout.besteffort))

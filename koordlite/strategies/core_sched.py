@@ -57,8 +57,8 @@ def reads(slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for each pod whose class has CPU QoS under this policy or that has something of ours, and one more
-    for the node."""
+    """Decide about each pod whose class has CPU QoS under this policy or that has something of ours, and about
+    the node."""
     on, missing = class_cpu_qos.is_on(snapshot.slo, NAME), snapshot.core_sched.missing
     placed = [pod for pod in snapshot.pods if pod.uid in snapshot.places]
     memberships = {pod.uid: _Membership.of(snapshot, pod, config) for pod in placed if on and pod.active}

@@ -116,7 +116,7 @@ class _Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for the node, and one for each pod that bursts, asks for it, or has to give it back."""
+    """Decide about the node, and about each pod that bursts, asks for it, or has to give it back."""
     present = (pod for pod in snapshot.pods if pod.uid in snapshot.places and pod.active)
     claims = [(pod, _claim(snapshot, pod, config)) for pod in present if pod.raw_qos not in _NOT_SHARED]
     if all(claim.settings.policy == "none" for _, claim in claims):

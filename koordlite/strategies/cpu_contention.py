@@ -76,7 +76,7 @@ def _is_service(pod: Pod) -> bool:
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for each service that has a group, and one for the node, which says how many wait."""
+    """Decide about each service that has a group, and about the node, which says how many wait."""
     memory = recalled(snapshot, NAME, ContentionMemory)
     pods = [pod for pod in snapshot.pods if _is_service(pod) and pod.uid in snapshot.places]
     since: dict[str, float] = {}

@@ -50,8 +50,8 @@ def reads(slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for each QoS group, pod and host application whose class has CPU QoS, one for the kernel's switch,
-    one for what is given back."""
+    """Decide about each QoS group, pod and host application whose class has CPU QoS, about the kernel's switch,
+    and about what is given back."""
     groups: set[str] = set()
     for subject, group, settings, refusal in _subjects(snapshot) if class_cpu_qos.is_on(snapshot.slo, POLICY) else ():
         if settings.enable or refusal:
@@ -77,7 +77,7 @@ _Refusal = dict[str, str]
 
 
 def _subjects(snapshot: Snapshot) -> Iterator[tuple[str, str, CPUQOS, _Refusal]]:
-    """Whom a class concerns: name, group and settings, and why an annotation is refused. The QoS groups only
+    """Subjects of a class: name, group and settings, and why an annotation is refused. The QoS groups only
     where the kernel has identities."""
     qos, layout = snapshot.slo.resource_qos, snapshot.layout
     if group_files.has(snapshot, IDENTITY):

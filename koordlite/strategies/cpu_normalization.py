@@ -27,7 +27,7 @@ class Config(StrategySettings):
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
-    """One decision: the ratio, written where it differs from what the Node says."""
+    """Decide about the ratio, written where it differs from what the Node says."""
     settings, info = snapshot.slo.cpu_normalization, snapshot.cpu_info
     label = snapshot.node.labels.get(keys.CPU_NORMALIZATION_ENABLED)
     hyper_threads, turbo = ("on" if each else "off" for each in (info.hyper_threads, info.turbo))

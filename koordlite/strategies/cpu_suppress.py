@@ -147,7 +147,7 @@ def without_node(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
-    """One decision by the policy in force, and one for the other policy if it left something behind."""
+    """Decide by the policy in force, and about what another policy has left behind."""
     if not snapshot.node.capacity_milli:
         yield from without_node(snapshot, config)
         return
@@ -219,7 +219,7 @@ def surge_edge_milli(snapshot: NodeSnapshot, limit: CPULimit, *, band_percent: f
 
 
 def cpu_waits(snapshot: Snapshot) -> Iterable[str]:
-    """Where the limit goes by what services wait, the pods that best effort is to leave alone."""
+    """Pods that best effort is to leave alone, where the limit goes by what services wait."""
     if not snapshot.slo.threshold.enable or not _follows_waits(snapshot):
         return ()
     return (pod.uid for pod in snapshot.pods if pod.kube_qos is not KubeQoS.BEST_EFFORT)

@@ -43,7 +43,7 @@ class Config(StrategySettings):
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for the pools, one for each active pod outside the besteffort group and each host application."""
+    """Decide about the pools, each active pod outside the besteffort group, and each host application."""
     ls_pools, be_pools = affinity.shared_pools(snapshot)
     elsewhere = affinity.placed(snapshot) if snapshot.affinity.enforced else {}
     texts = {keys.LS_SHARED_POOLS: _text(ls_pools), keys.BE_SHARED_POOLS: _text(be_pools)}

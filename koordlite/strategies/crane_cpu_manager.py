@@ -48,7 +48,7 @@ def pod_reads(_slo: SLO, pods: Sequence[Pod]) -> dict[str, tuple[str, ...]]:
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for the node, one for each active pod whose CPUs are this strategy's business."""
+    """Decide about the node, and about each active pod whose CPUs are this strategy's business."""
     crane = snapshot.crane
     if crane.why_not:
         yield Decision("crane", "refuse", _WHY_NOT[crane.why_not])

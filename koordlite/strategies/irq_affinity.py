@@ -67,7 +67,7 @@ def reads(_slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for the node, and one for each interrupt that is moved, cannot be, or goes back."""
+    """Decide about the node, and about each interrupt that is moved, cannot be, or goes back."""
     if not snapshot.irqs:
         yield Decision("node", "skip", "NoIRQFiles")
         return

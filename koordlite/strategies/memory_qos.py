@@ -75,7 +75,7 @@ def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for each pod with memory QoS and for each QoS level above one; one for what is given back."""
+    """Decide about each pod with memory QoS and each QoS level above one, and about what is given back."""
     targets: dict[str, Values] = {}
     by_level: dict[str, list[Values]] = {level: [] for level in _levels(snapshot)}
     missing, neutral = set[str](), memory_qos.fixed(MemoryQOS())

@@ -46,7 +46,7 @@ class Config(StrategySettings):
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
-    """One decision for each of the two resources."""
+    """Decide about each of the two resources."""
     nothing = offer.withheld(snapshot, RESOURCES)
     yield from nothing
     if nothing or snapshot.average.node is None:

@@ -38,7 +38,7 @@ class Config(StrategySettings):
 
 
 class _Quota(msgspec.Struct, frozen=True, kw_only=True):
-    """One group with a limit."""
+    """A group with a limit."""
 
     name: str
     group: str
@@ -49,7 +49,7 @@ class _Quota(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
-    """One decision for the node, one for each pod with a limit, and one for what is given back."""
+    """Decide about the node, about each pod with a limit, and about what is given back."""
     ratio = snapshot.notes.cpu_normalization or 1.0
     reason = "QuotasDivided" if ratio > 1 else "QuotasWhole"
     yield Decision("node", "hold", reason, {"ratio": ratio})

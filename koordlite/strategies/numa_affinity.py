@@ -34,7 +34,7 @@ def pod_reads(_slo: SLO, pods: Iterable[Pod]) -> dict[str, tuple[str, ...]]:
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for the node, one for each pod that has, had or nearly has a place."""
+    """Decide about the node, and about each pod that has, had or nearly has a place."""
     policy, why = snapshot.kubelet.cpu_manager_policy, ""
     if not snapshot.slo.numa_policy.pod_affinity:
         why = "AffinityClosed"

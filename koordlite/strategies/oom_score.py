@@ -54,7 +54,7 @@ def reads(_slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for each pod that asks for a number, or whose processes still have one of ours."""
+    """Decide about each pod that asks for a number, or whose processes still have one of ours."""
     pods = (pod for pod in snapshot.pods if pod.active and pod.uid in snapshot.places)
     decisions = [decision for pod in pods if (decision := _pod(snapshot, pod, config))]
     yield from decisions or [Decision("node", "hold", "NoOOMScores")]

@@ -63,7 +63,7 @@ class Config(StrategySettings):
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for each class, each annotated pod, each monitored pod, and each group of ours that has ended."""
+    """Decide about each class, each annotated pod, each monitored pod, and each group of ours that has ended."""
     if config.require == "off":
         yield from (_release(snapshot, f"{_PLACE}{qos}", str(qos), "ResctrlSwitchedOff") for qos in RESCTRL_CLASSES)
         yield from _release_ended(snapshot, ())
@@ -303,7 +303,7 @@ def _changes(snapshot: Snapshot, group: str, allocation: Allocation, cgroups: It
 def _moves(
     snapshot: Snapshot, group: str, cgroups: Iterable[str], is_movable: Callable[[int], bool]
 ) -> Iterator[Change]:
-    """One change for all threads to be moved, of the cgroups whose threads were read this time."""
+    """Make one change for all threads to be moved, of the cgroups whose threads were read this time."""
     by_cgroup = {each: [tid for tid in snapshot.resctrl.threads.get(each, ()) if is_movable(tid)] for each in cgroups}
     tids = sorted(tid for threads in by_cgroup.values() for tid in threads)
     if tids:

@@ -34,7 +34,7 @@ _REASONS = {"list": "ReservedByList", "quantity": "ReservedByQuantity", "none": 
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
-    """One decision for the node: the CPUs and resources reserved, or why the annotation was refused."""
+    """Decide about the node: the CPUs and resources reserved, or why the annotation was refused."""
     text = nrt.encode_reservation(snapshot.reserved)
     published = topology_diff.same_text(snapshot.published.topology.get(keys.RESERVATION), text)
     changes = () if published else (TopologyChange(keys.RESERVATION, text),)

@@ -31,7 +31,7 @@ class Config(StrategySettings):
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
-    """One decision: all ratios, written or removed where they differ from what the Node says."""
+    """Decide about all ratios, written or removed where they differ from what the Node says."""
     try:
         ratios = normalization.amplification(
             snapshot.slo.resource_amplification, cpu_normalization=snapshot.notes.cpu_normalization

@@ -36,7 +36,7 @@ def reads(slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for each setting that is asked for or given back."""
+    """Decide about each setting that is asked for or given back."""
     capacity = snapshot.node.capacity["memory"].value if snapshot.node and "memory" in snapshot.node.capacity else 0
     if capacity <= 0:
         yield Decision("node", "skip", "NoNode")

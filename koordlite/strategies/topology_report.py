@@ -55,7 +55,7 @@ class Config(StrategySettings):
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
-    """One decision for the node's description, one for the placement of its containers."""
+    """Decide about the node's description and the placement of its containers."""
     yield _machine(snapshot, config)
     yield _placement(snapshot, config)
 

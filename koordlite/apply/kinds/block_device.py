@@ -50,7 +50,7 @@ class BlockDevice(Kind[BlockChange, FileEntry]):
         return super().write(change, work)
 
     def set(self, host: Host, change: BlockChange) -> None:
-        """One line."""
+        """Write the line of the disk."""
         line = change.device, change.value or UNSET[change.field]
         block.write(host.files, host.cgroups, change.group, change.field, line)
 

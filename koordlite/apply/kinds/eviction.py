@@ -12,7 +12,7 @@ from koordlite.model.status import AppliedStep
 
 
 class Eviction(Kind[EvictPod, Never]):
-    """Whoever is silent is not asked for the next pod."""
+    """Evictions, until the cluster is silent: then it is asked for no further pod."""
 
     change = EvictPod
 
@@ -22,7 +22,7 @@ class Eviction(Kind[EvictPod, Never]):
 
 
 class ContainerKill(Kind[KillContainer, Never]):
-    """One write to `cgroup.kill`: the kernel kills the group and all below it."""
+    """A write to `cgroup.kill`: the kernel kills the group and all below it."""
 
     change = KillContainer
 

@@ -38,7 +38,7 @@ _NOT_MOUNTED = (errno.EINVAL, errno.ENOENT)
 
 
 class ResctrlKind(Kind[C, E]):
-    """One kind of resctrl."""
+    """A kind of resctrl."""
 
     undone_with = "resctrl"
     undo_rank = 40
@@ -136,7 +136,7 @@ class ResctrlSchemata(InGroup[SchemataChange, FileEntry]):
 
 
 class ResctrlTasks(InGroup[TasksChange, ThreadEntry]):
-    """One entry a thread: those of one group may have come from several."""
+    """Threads, each with an entry: those of one group may have come from several."""
 
     change = TasksChange
     entry_places = (resctrl.THREAD,)
@@ -231,7 +231,7 @@ class GroupReturn(ResctrlKind[ResctrlReturn, Never]):
 
 
 def undo_all(host: Host, entries: Sequence[Entry]) -> list[AppliedStep]:
-    """One step for each entry about resctrl, and one for the kin of threads that go back."""
+    """Give a step for each entry about resctrl, and one for the kin of threads that go back."""
     moved = [entry for entry in entries if isinstance(entry, ThreadEntry)]
     files = [entry for entry in entries if isinstance(entry, FileEntry) and entry.place.kind.is_resctrl]
     groups = sorted((e for e in entries if isinstance(e, GroupEntry)), key=lambda e: -e.group.count("/"))

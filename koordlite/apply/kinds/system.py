@@ -145,7 +145,7 @@ class OOMScore(Kind[OOMScoreChange, OOMScoreEntry | OOMScoreAtCreation]):
 
 
 class IRQAffinity(Kind[IRQChange, IRQEntry]):
-    """One interrupt, or the default of new ones."""
+    """An interrupt, or the default of new ones."""
 
     change = IRQChange
 

@@ -45,7 +45,7 @@ class Ties(msgspec.Struct, frozen=True):
 
 
 class Placing:
-    """One look at one picture."""
+    """A look at a picture."""
 
     def __init__(self, snapshot: Snapshot, config: Config) -> None:
         self.snapshot, self._config = snapshot, config

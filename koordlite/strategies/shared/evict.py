@@ -96,7 +96,7 @@ class Past(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One feature, measured. `decision` is what it found; without a release there is no task."""
+    """A feature, measured. `decision` is what it found; without a release there is no task."""
 
     decision: Decision
     task: Task | None = None

@@ -91,7 +91,7 @@ def published(
     amounts: Mapping[str, tuple[int | None, Evidence]],
     besides: Mapping[str, Sequence[Change]] = {},
 ) -> Iterator[Decision]:
-    """One decision for each resource: its amount onto the Node when that is due, or what stands there while the first
+    """Decide about each resource: its amount onto the Node when that is due, or what stands there while the first
     samples of a run say little. Evidence comes with each amount, `besides` are changes that go with it."""
     standing = {name: snapshot.published.node_resources.get(name) for name in amounts}
     wait = settling(snapshot, {NodeResourceChange(name, None).place: amount for name, amount in standing.items()})

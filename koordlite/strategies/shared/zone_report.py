@@ -47,7 +47,7 @@ def running(snapshot: Snapshot, resources: KubeletResources) -> tuple[PodResourc
 
 
 def of(snapshot: NodeSnapshot, *, huge_pages: bool, numa_placement: bool) -> Iterator[Zone]:
-    """One zone for each NUMA node, in the order of their ids: its resources, as costs its distance to the others
+    """Give a zone for each NUMA node, in the order of their ids: its resources, as costs its distance to the others
     (NodeResourceTopology's costs are SLIT distances), and which containers are on it where that is wanted."""
     nodes, resources = snapshot.topology.nodes, snapshot.kubelet.resources
     capacities = [zones.capacity(node, huge_pages=huge_pages) for node in nodes]
