@@ -53,7 +53,7 @@ def koordinator_state(capacity: FreeCapacity) -> KoordinatorNode:
 
 def _allocation(pod: PodView, current: KoordinatorNode) -> Allocation | Refusal | None:
     request = koordinator_ask.of(pod.pod)
-    return schedule.bind(request, current, uid=pod.uid) if isinstance(request, koordinator_ask.PodAsk) else request
+    return schedule.bind(request, current, uid=pod.uid) if isinstance(request, koordinator_ask.PodRequest) else request
 
 
 def _allocated(allocation: Allocation, capacity: FreeCapacity) -> tuple[Booking, ...]:

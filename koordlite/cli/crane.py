@@ -73,7 +73,7 @@ def judge(scene: Scene) -> CraneVerdict:
     allocations = [
         {wire.zone_name(node): {"cpu": Quantity.of(cpus)} for node, cpus in other.crane.zones} for other in there
     ]
-    request = scheduling.PodAsked(
+    request = scheduling.CranePod(
         containers=[(c.name, c.requests, c.limits) for c in pod.containers if not c.init],
         policy=pod.crane.policy,
         only=pod.crane.containers,

@@ -63,7 +63,7 @@ class Trial(msgspec.Struct, frozen=True):
             yield f"{admission.reason}: {admission.message}"
             yield ", ".join(f"{name} {value}" for name, value in admission.evidence.items() if value != "")
             return
-        for container in admission.given:
+        for container in admission.allocations:
             nodes = ", ".join(map(str, container.nodes)) or "any"
             yield f"admitted: container {container.container} on NUMA node {nodes}, CPUs {container.cpus or 'shared'}"
 

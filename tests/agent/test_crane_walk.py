@@ -23,7 +23,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.quantity import Quantity
 from koordlite.numa.crane import scheduling
-from koordlite.numa.crane.scheduling import PodAsked
+from koordlite.numa.crane.scheduling import CranePod
 from koordlite.ports import Files
 from koordlite.report.tick import Tick
 
@@ -77,7 +77,7 @@ def test_from_the_published_object_through_the_scheduler_to_the_cpus(tmp_path: P
         assert agent.snapshot is not None
         topology = node_reports.topology(agent.snapshot)
         given = [{"node1": {"cpu": Quantity.of(4)}}]
-        verdict = scheduling.verdict(PodAsked(containers=[("nginx", amounts, amounts)]), topology, given)
+        verdict = scheduling.verdict(CranePod(containers=[("nginx", amounts, amounts)]), topology, given)
         assert (verdict.passes, list(verdict.result)) == (True, ["node0"]), verdict.detail
         cranepods.pod(node, "nginx", 2, **{keys.CRANE_TOPOLOGY_RESULT: verdict.annotation})
         node.ticks(agent, 2)

@@ -63,7 +63,7 @@ def other_order(given: Any, wanted: Any, found: Any) -> bool:
     if "pod" in given:
         asked = ask.of(koordinator_numa.pod_of(given["pod"]), koordinator_numa.settings_of(given))
         node = koordinator_numa.scheduled_node(given)
-        assert isinstance(asked, ask.PodAsk)
+        assert isinstance(asked, ask.PodRequest)
         request = schedule.request_on(asked, node, koordinator_numa.settings_of(given))
     else:
         node, request = koordinator_numa.node_of(given), koordinator_numa.request_of(given)

@@ -50,7 +50,7 @@ def node(
     )
 
 
-def wanted(cpu: str, memory: str = "1Gi", qos: str = "LSR", **notes: str) -> ask.PodAsk:
+def wanted(cpu: str, memory: str = "1Gi", qos: str = "LSR", **notes: str) -> ask.PodRequest:
     """What a pod asks; `spec` and `numa` are its annotations resource-spec and numa-topology-spec."""
     keys = {"spec": "resource-spec", "numa": "numa-topology-spec"}
     found = ask.of(
@@ -65,5 +65,5 @@ def wanted(cpu: str, memory: str = "1Gi", qos: str = "LSR", **notes: str) -> ask
             annotations={f"scheduling.koordinator.sh/{keys[name]}": text for name, text in notes.items()},
         )
     )
-    assert isinstance(found, ask.PodAsk)
+    assert isinstance(found, ask.PodRequest)
     return found

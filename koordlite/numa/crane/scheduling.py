@@ -26,7 +26,7 @@ _ZERO = Quantity(0)
 Amounts = Mapping[str, Quantity]
 
 
-class PodAsked(msgspec.Struct, frozen=True, kw_only=True):
+class CranePod(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about the pod for the scheduler."""
 
     containers: Sequence[Container]
@@ -83,7 +83,7 @@ class _Offer(msgspec.Struct, frozen=True):
 
 
 def verdict(
-    pod: PodAsked,
+    pod: CranePod,
     topology: TopologyObject | None,
     results: Iterable[Mapping[str, Amounts]],
     *,
@@ -127,7 +127,7 @@ def results_of(zones: Iterable[Zone]) -> dict[str, Amounts]:
     }
 
 
-def _request(pod: PodAsked, counts: Mapping[str, int], resources: Sequence[str]) -> Amounts:
+def _request(pod: CranePod, counts: Mapping[str, int], resources: Sequence[str]) -> Amounts:
     total: dict[str, Quantity] = {}
     for name, requests, _ in pod.containers:
         if name in counts:

@@ -52,7 +52,7 @@ class NUMAArgs(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULTS = NUMAArgs()
 
 
-class PodAsk(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class PodRequest(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Request of a pod: equal asks get equal answers on equal nodes."""
 
     requests: Amounts
@@ -78,7 +78,7 @@ class PodAsk(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.cpu_milli // 1000
 
 
-def of(pod: Pod, settings: NUMAArgs = DEFAULTS) -> PodAsk | Refusal | None:
+def of(pod: Pod, settings: NUMAArgs = DEFAULTS) -> PodRequest | Refusal | None:
     """Read the request of `pod`; None when it requests nothing; a refusal when its annotations or its request
     contradict it."""
     try:
@@ -89,7 +89,7 @@ def of(pod: Pod, settings: NUMAArgs = DEFAULTS) -> PodAsk | Refusal | None:
     if not any(amount.nano for amount in pod.requests.values()):
         return None
     affinity = pod.annotations.get(keys.RESERVATION_AFFINITY)
-    plain = PodAsk(
+    plain = PodRequest(
         requests=pod.requests,
         numa_policy=numa.numa_topology_policy,
         numa_exclusive=numa.single_numa_node_exclusive,
@@ -104,7 +104,7 @@ def may_have_cpus(pod: Pod) -> bool:
     return pod.raw_qos in (QoSClass.LSE, QoSClass.LSR) and pod.priority_class is PriorityClass.PROD
 
 
-def _bound(ask: PodAsk, settings: NUMAArgs) -> PodAsk | Refusal:
+def _bound(ask: PodRequest, settings: NUMAArgs) -> PodRequest | Refusal:
     required = ask.spec.required_cpu_bind_policy
     required = settings.default_bind if required == DEFAULT_BIND else required
     preferred = ask.spec.preferred_cpu_bind_policy

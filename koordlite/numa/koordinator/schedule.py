@@ -33,7 +33,7 @@ from koordlite.numa.koordinator.allocate import (
     split,
     take,
 )
-from koordlite.numa.koordinator.ask import DEFAULTS, NUMAArgs, PodAsk
+from koordlite.numa.koordinator.ask import DEFAULTS, NUMAArgs, PodRequest
 from koordlite.numa.koordinator.merge import hints, merge, score, whole
 from koordlite.numa.koordinator.node_report import FULL_PCPUS_ONLY, KoordinatorNode
 from koordlite.numa.koordinator.take import TakePolicy
@@ -93,7 +93,7 @@ class Suitability(msgspec.Struct, frozen=True):
     score: int
 
 
-def judge(ask: PodAsk, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS) -> Suitability | Refusal:
+def judge(ask: PodRequest, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS) -> Suitability | Refusal:
     """Tell whether the pod may be bound to `node`, and how well it goes with it. Equal for equal requests."""
     filtered = filter_node(ask, node, settings)
     if isinstance(filtered, Refusal):
@@ -104,13 +104,15 @@ def judge(ask: PodAsk, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS) -> 
     return Suitability(affinity, score_node(ask, node, filtered, settings))
 
 
-def bind(ask: PodAsk, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS, *, uid: str) -> Allocation | Refusal | None:
+def bind(
+    ask: PodRequest, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS, *, uid: str
+) -> Allocation | Refusal | None:
     """Allocation of the pod when it is bound to `node` now; None when that is nothing of its own."""
     filtered = filter_node(ask, node, settings)
     return filtered if isinstance(filtered, Refusal) else reserve(ask, node, filtered, settings, uid=uid)
 
 
-def filter_node(ask: PodAsk, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS) -> Affinity | Refusal:
+def filter_node(ask: PodRequest, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS) -> Affinity | Refusal:
     """Koordinator's filter: the NUMA nodes under Restricted and SingleNUMANode, or why the node will not do."""
     policy, bound = numa_policy(ask, node), is_bound(ask, node)
     if isinstance(policy, Refusal):
@@ -126,7 +128,7 @@ def filter_node(ask: PodAsk, node: KoordinatorNode, settings: NUMAArgs = DEFAULT
 
 
 def reservable(
-    ask: PodAsk, node: KoordinatorNode, affinity: Affinity, settings: NUMAArgs = DEFAULTS
+    ask: PodRequest, node: KoordinatorNode, affinity: Affinity, settings: NUMAArgs = DEFAULTS
 ) -> Affinity | Refusal:
     """The NUMA nodes in which `reserve` would succeed after the filter gave `affinity`, or why it would not."""
     policy, bound = numa_policy(ask, node), is_bound(ask, node)
@@ -140,7 +142,7 @@ def reservable(
 
 
 def reserve(
-    ask: PodAsk, node: KoordinatorNode, affinity: Affinity, settings: NUMAArgs = DEFAULTS, *, uid: str = ""
+    ask: PodRequest, node: KoordinatorNode, affinity: Affinity, settings: NUMAArgs = DEFAULTS, *, uid: str = ""
 ) -> Allocation | Refusal | None:
     """Allocation of the pod after the filter gave `affinity`: None when it gets no CPUs of its own and no NUMA node."""
     target = reservable(ask, node, affinity, settings)
@@ -171,7 +173,7 @@ def numa_nodes(allocation: Allocation, node: KoordinatorNode) -> tuple[int, ...]
     return tuple(sorted({*allocation.zones, *(cpus[cpu].node for cpu in allocation.cpus)}))
 
 
-def score_node(ask: PodAsk, node: KoordinatorNode, affinity: Affinity, settings: NUMAArgs = DEFAULTS) -> int:
+def score_node(ask: PodRequest, node: KoordinatorNode, affinity: Affinity, settings: NUMAArgs = DEFAULTS) -> int:
     """Koordinator's score after its filter gave `affinity`; 0 where nothing can be allocated."""
     bound = is_bound(ask, node)
     if isinstance(bound, Refusal) or (bound and not node.topology.machine.cpus):
@@ -207,35 +209,35 @@ def _chosen_zones(node: KoordinatorNode, request: NodeRequest, affinity: Affinit
     return ({} if affinity.mask is None else split(supply, request, affinity.nodes)[0]), EMPTY
 
 
-def numa_policy(ask: PodAsk, node: KoordinatorNode) -> str | Refusal:
+def numa_policy(ask: PodRequest, node: KoordinatorNode) -> str | Refusal:
     """The NUMA policy of this pod on this node; empty for none."""
     if node.numa_policy and ask.numa_policy and node.numa_policy != ask.numa_policy:
         return refuse(POLICY_MISMATCH, code=NEVER)
     return ask.numa_policy or node.numa_policy
 
 
-def is_bound(ask: PodAsk, node: KoordinatorNode) -> bool | Refusal:
+def is_bound(ask: PodRequest, node: KoordinatorNode) -> bool | Refusal:
     """Tell whether the pod gets CPUs of its own here: by its class, or because the node binds every pod."""
     if ask.bound or not ask.cpu_milli or not node.bind_policy:
         return ask.bound
     return refuse(CPUS_NOT_WHOLE, code=NEVER) if ask.cpu_milli % 1000 else True
 
 
-def required_bind(ask: PodAsk, node: KoordinatorNode) -> str:
+def required_bind(ask: PodRequest, node: KoordinatorNode) -> str:
     """The bind policy that must be kept: the node's before the pod's; empty for none."""
     if node.bind_policy:
         return FULL_PCPUS if node.bind_policy == FULL_PCPUS_ONLY else SPREAD_BY_PCPUS
     return ask.required_bind
 
 
-def bind_policy(ask: PodAsk, node: KoordinatorNode) -> tuple[str, bool]:
+def bind_policy(ask: PodRequest, node: KoordinatorNode) -> tuple[str, bool]:
     """(the bind policy that is used, whether it must be kept): the pod's required one, the node's, the preferred."""
     if ask.required_bind:
         return ask.required_bind, True
     return (required_bind(ask, node), True) if node.bind_policy else (ask.preferred_bind, False)
 
 
-def _amplified_refusal(ask: PodAsk, node: KoordinatorNode, bound: bool) -> Refusal | None:
+def _amplified_refusal(ask: PodRequest, node: KoordinatorNode, bound: bool) -> Refusal | None:
     """CPUs of pods' own count as many times as the node sells a CPU."""
     if not ask.cpu_milli:
         return None
@@ -252,7 +254,7 @@ def _amplified_refusal(ask: PodAsk, node: KoordinatorNode, bound: bool) -> Refus
     return refuse(TOO_FEW_AMPLIFIED) if request_milli > free else None
 
 
-def _bind_refusal(ask: PodAsk, node: KoordinatorNode) -> Refusal | None:
+def _bind_refusal(ask: PodRequest, node: KoordinatorNode) -> Refusal | None:
     """Tell whether the node can bind CPUs at all, in the way the pod and the node ask for."""
     machine, required = node.topology.machine, required_bind(ask, node)
     if not machine.cpus:
@@ -264,14 +266,14 @@ def _bind_refusal(ask: PodAsk, node: KoordinatorNode) -> Refusal | None:
     return None
 
 
-def request_on(ask: PodAsk, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS) -> NodeRequest:
+def request_on(ask: PodRequest, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS) -> NodeRequest:
     """The pod's ask in the node's terms; the same object for nodes that have the same terms."""
     strategy = node.labels.get(keys.NUMA_ALLOCATE_STRATEGY, "") or settings.strategy
     terms = node.bind_policy, node.cpu_ratio, strategy, node.topology.most_holders
     return ask.once(terms, lambda: _request(ask, node, strategy))
 
 
-def _request(ask: PodAsk, node: KoordinatorNode, strategy: str) -> NodeRequest:
+def _request(ask: PodRequest, node: KoordinatorNode, strategy: str) -> NodeRequest:
     bound = is_bound(ask, node) is True
     bind, required = bind_policy(ask, node)
     cpu = ask.requests.get("cpu")
@@ -289,7 +291,7 @@ def _request(ask: PodAsk, node: KoordinatorNode, strategy: str) -> NodeRequest:
     )
 
 
-def _tried(ask: PodAsk, node: KoordinatorNode, settings: NUMAArgs, affinity: Affinity) -> Affinity | Refusal:
+def _tried(ask: PodRequest, node: KoordinatorNode, settings: NUMAArgs, affinity: Affinity) -> Affinity | Refusal:
     request = request_on(ask, node, settings)
     if feasible(node, request, affinity.mask):
         return affinity
@@ -297,7 +299,7 @@ def _tried(ask: PodAsk, node: KoordinatorNode, settings: NUMAArgs, affinity: Aff
     return why if isinstance(why, Refusal) else affinity
 
 
-def _aligned(ask: PodAsk, node: KoordinatorNode, policy: str, settings: NUMAArgs) -> Affinity | Refusal:
+def _aligned(ask: PodRequest, node: KoordinatorNode, policy: str, settings: NUMAArgs) -> Affinity | Refusal:
     """The NUMA nodes for the pod under `policy`, when it can be allocated there."""
     if policy not in (BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE):
         return refuse(f"unknown NUMA topology policy {policy}", code=NEVER)
@@ -361,7 +363,7 @@ def nearest(node: KoordinatorNode, request: NodeRequest, *, uid: str) -> Allocat
     return None
 
 
-def for_binding(ask: PodAsk, node: KoordinatorNode, allocation: Allocation | None) -> dict[str, str]:
+def for_binding(ask: PodRequest, node: KoordinatorNode, allocation: Allocation | None) -> dict[str, str]:
     """The annotations of the Binding; none for a pod without CPUs of its own and without a NUMA policy."""
     if allocation is None:
         return {}
@@ -380,7 +382,7 @@ def resource_status(allocation: Allocation) -> str:
     return _json({name: value for name, value in status.items() if value})
 
 
-def completed_spec(ask: PodAsk, node: KoordinatorNode) -> ResourceSpec:
+def completed_spec(ask: PodRequest, node: KoordinatorNode) -> ResourceSpec:
     """The pod's resource-spec with the bind policy that was used, where the pod left it open."""
     used, required = bind_policy(ask, node)
     spec = ask.spec

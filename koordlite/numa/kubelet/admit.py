@@ -9,49 +9,39 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Literal
 
 import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.topology import Topology
 from koordlite.numa.kubelet import device_manager, memory_manager, merge
-from koordlite.numa.kubelet import memory_manager as memory
 from koordlite.numa.kubelet.cpu_manager import DEFAULT, NO_CPUS, CPUOptions, CPUState, StaticPolicy
-from koordlite.numa.kubelet.device_manager import NO_DEVICES, DeviceState, HeldDevices
-from koordlite.numa.kubelet.memory_manager import Blocks, MemoryPolicy, MemoryState
+from koordlite.numa.kubelet.device_manager import NO_DEVICES, DeviceIds, DeviceState
+from koordlite.numa.kubelet.memory_manager import NO_NODES, Blocks, MemoryState
 from koordlite.numa.kubelet.merge import AFFINITY, Hint, Refused, no_affinity
-from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
+from koordlite.numa.kubelet.requests import ContainerRequest, PodRequest
 from koordlite.numa.machine import Machine, nodes_of
 from koordlite.numa.nrt.score import Costs
 
-Release = Literal["today", "1.23"]
-"""Which kubelet's rules: those of 1.36, or those of 1.23 where they differ."""
-
 
 class Managers(msgspec.Struct, frozen=True, dict=True):
-    """The configuration of one node's managers; `cpu` and `memory` are None where their policy is `none`.
-
-    Equal nodes should share one object: what follows from it is computed once.
-    """
+    """The configuration of one node's managers; `cpu` is None where its policy is `none`. Equal nodes should share one
+    object: what follows from it is computed once."""
 
     nodes: tuple[int, ...]
     """All NUMA nodes, also those without CPUs."""
     cpu: StaticPolicy | None = None
-    memory: MemoryPolicy | None = None
     policy: merge.Policy = "none"
     scope: merge.Scope = "container"
     options: merge.Options = merge.NO_OPTIONS
     distances: Costs = msgspec.field(default_factory=dict)
-    release: Release = "today"
 
     @functools.cached_property
     def rules(self) -> merge.Rules:
         """Settings by which hints are merged here. ValueError where kubelet does not start."""
         if len(self.nodes) > self.options.max_nodes:
             raise ValueError(f"unsupported on machines with more than {self.options.max_nodes} NUMA Nodes")
-        closest = self.options.prefer_closest
-        return merge.Rules(self.nodes, self.distances, closest, equal_masks=self.release == "today")
+        return merge.Rules(self.nodes, self.distances, self.options.prefer_closest)
 
 
 class KubeletNode(msgspec.Struct, frozen=True):
@@ -59,7 +49,7 @@ class KubeletNode(msgspec.Struct, frozen=True):
 
     managers: Managers
     cpus: CPUState = NO_CPUS
-    memory: MemoryState = memory_manager.NO_NODES
+    memory: MemoryState = NO_NODES
     devices: DeviceState = NO_DEVICES
 
     def without(self, uid: str) -> KubeletNode:
@@ -78,45 +68,29 @@ def empty_node(
     reserved: CPUSet = EMPTY,
     cpu_options: CPUOptions = DEFAULT,
     options: merge.Options = merge.NO_OPTIONS,
-    reserved_memory: Mapping[int, Mapping[str, int]] | None = None,
+    memory: MemoryState = NO_NODES,
     devices: DeviceState = NO_DEVICES,
-    release: Release = "today",
 ) -> KubeletNode:
-    """A node on which nothing runs, with the static CPU manager; with the Static memory manager where
-    `reserved_memory` (kubelet's `reservedMemory`, bytes by NUMA node and kind) is given.
-
-    ValueError for options that kubelet does not start with on this machine.
-    """
+    """A node with the static CPU manager on which nothing runs; with the Static memory manager where `memory` has NUMA
+    nodes. ValueError for options that kubelet does not start with on this machine."""
     machine = Machine(topology.cpus)
     cpu_options.check(machine, policy)
-    cpu = StaticPolicy(machine, reserved, cpu_options, counts_free_cores=release == "today")
-    ids = tuple(node.id for node in topology.nodes)
-    managers = Managers(
-        ids,
-        cpu,
-        None if reserved_memory is None else MemoryPolicy(keeps_groups=release == "today"),
-        policy,
-        scope,
-        options,
-        {node.id: dict(node.distances) for node in topology.nodes if node.distances},
-        release,
-    )
-    memory = memory_manager.NO_NODES
-    if reserved_memory is not None:
-        memory = memory_manager.first_state(topology.nodes, reserved_memory)
+    cpu = StaticPolicy(machine, reserved, cpu_options)
+    distances = {node.id: dict(node.distances) for node in topology.nodes if node.distances}
+    managers = Managers(tuple(node.id for node in topology.nodes), cpu, policy, scope, options, distances)
     return KubeletNode(managers, cpu.first_state(), memory, devices)
 
 
 Evidence = Mapping[str, int | str]
 
 
-class Given(msgspec.Struct, frozen=True):
+class ContainerAllocation(msgspec.Struct, frozen=True):
     """Allocation of one container. `cpus` empty: it runs in the shared pool; `nodes`: the affinity, empty for none."""
 
     container: str
     cpus: CPUSet = EMPTY
     memory: Blocks = ()
-    devices: HeldDevices = msgspec.field(default_factory=dict)
+    devices: DeviceIds = msgspec.field(default_factory=dict)
     nodes: tuple[int, ...] = ()
 
 
@@ -125,7 +99,7 @@ class Admission(msgspec.Struct, frozen=True):
 
     node: KubeletNode
     """The node afterwards; as it was where the pod is refused."""
-    given: tuple[Given, ...] = ()
+    allocations: tuple[ContainerAllocation, ...] = ()
     reason: str = ""
     message: str = ""
     evidence: Evidence = msgspec.field(default_factory=dict)
@@ -136,54 +110,51 @@ class Admission(msgspec.Struct, frozen=True):
         return not self.reason
 
 
-def admit(node: KubeletNode, pod: PodAsk) -> Admission:
+def admit(node: KubeletNode, pod: PodRequest) -> Admission:
     """Admit the pod or say why not; nothing is changed, the node afterwards is in the answer.
 
     A pod that was admitted before gets what it has. ValueError where kubelet would not have started on the machine.
     """
     work = _Work(node, pod)
     try:
-        given = work.by_container() if node.managers.scope == "container" else work.by_pod()
+        allocations = work.allocations()
     except Refused as refused:
         return Admission(node, (), refused.reason, refused.message, work.evidence(refused))
-    return Admission(work.node, given)
+    return Admission(work.node, allocations)
 
 
 class _Work:
     """One admission on its way: the books so far, and what later containers can use again."""
 
-    def __init__(self, node: KubeletNode, pod: PodAsk) -> None:
+    def __init__(self, node: KubeletNode, pod: PodRequest) -> None:
         self.node, self.pod, self._at = node, pod, ""
-        self._cpus, self._memory, self._devices = EMPTY, dict[tuple[int, str], int](), device_manager.NONE
+        self._cpus, self._devices = EMPTY, device_manager.NONE
+        self._memory: memory_manager.Reusable = {}
 
-    def by_container(self) -> tuple[Given, ...]:
-        """Each container aligned by itself, and given its part before the next one is looked at."""
-        given = []
+    def allocations(self) -> tuple[ContainerAllocation, ...]:
+        """One affinity for the whole pod, or each container aligned by itself, and given its part before the next one
+        is looked at."""
+        whole = self._affinity(self.pod) if self.node.managers.scope == "pod" else None
+        allocations = []
         for container in self.pod.containers:
-            self._at = container.name
-            given.append(self._give(container, self._affinity(self.pod.only(container))))
-        return tuple(given)
-
-    def by_pod(self) -> tuple[Given, ...]:
-        """One affinity for the whole pod."""
-        affinity = self._affinity(self.pod)
-        return tuple(self._give(container, affinity) for container in self.pod.containers)
+            if whole is None:
+                self._at = container.name
+            allocations.append(self._allocate(container, whole or self._affinity(self.pod.only(container))))
+        return tuple(allocations)
 
     def evidence(self, refused: Refused) -> Evidence:
         """Request and free amounts by NUMA node, at the container where it failed."""
-        wanted = next((c for c in self.pod.containers if c.name == self._at), None)
-        cpus = wanted.cpus if wanted else self.pod.cpus
-        amounts = {**(wanted.memory if wanted else self.pod.memory), **(wanted.devices if wanted else self.pod.devices)}
-        found: dict[str, int | str] = {"container": self._at} if self._at else {}
+        at = next((c for c in self.pod.containers if c.name == self._at), self.pod)
+        numbers: dict[str, int | str] = {"container": self._at} if self._at else {}
         if refused.reason == AFFINITY:
-            found["policy"] = self.node.managers.policy
-        if cpus:
-            found |= {"cpus": cpus, "freeCPUs": _by_node(free_cpus(self.node))}
-        for name, size in amounts.items():
-            found |= {name: size, f"free {name}": _by_node(free_amounts(self.node, name))}
-        return found
+            numbers["policy"] = self.node.managers.policy
+        if at.cpus:
+            numbers |= {"cpus": at.cpus, "freeCPUs": _by_node(free_cpus(self.node))}
+        for name, size in {**at.memory, **at.devices}.items():
+            numbers |= {name: size, f"free {name}": _by_node(free_amounts(self.node, name))}
+        return numbers
 
-    def _affinity(self, pod: PodAsk) -> Hint:
+    def _affinity(self, pod: PodRequest) -> Hint:
         """The hints of all managers for the pod, or for one container of it, merged to one."""
         node, managers = self.node, self.node.managers
         if managers.policy == "none":
@@ -191,38 +162,34 @@ class _Work:
         hints = [
             device_manager.hints(node.devices, managers.nodes, pod, self._devices),
             managers.cpu.hints(node.cpus, pod, self._cpus) if managers.cpu else None,
-            managers.memory.hints(node.memory, pod, self._memory) if managers.memory else None,
+            memory_manager.hints(node.memory, pod, self._memory) if node.memory.nodes else None,
         ]
         affinity, admitted = merge.merge(managers.policy, hints, managers.rules)
         if not admitted:
             raise no_affinity()
         return affinity
 
-    def _give(self, container: ContainerAsk, affinity: Hint) -> Given:
+    def _allocate(self, container: ContainerRequest, affinity: Hint) -> ContainerAllocation:
         """Devices, then CPUs, then memory; the books and what can be used again follow."""
         self._at = container.name
-        uid, name, managers = self.pod.uid, container.name, self.node.managers
-        devices = device_manager.allocate(
-            self.node.devices, uid, container, affinity=affinity.mask, reusable=self._devices
+        uid, name, node, mask = self.pod.uid, container.name, self.node, affinity.mask
+        devices = device_manager.allocate(node.devices, uid, container, affinity=mask, reusable=self._devices)
+        cpus, memory = node.cpus, node.memory
+        if node.managers.cpu:
+            cpus = node.managers.cpu.allocate(cpus, uid, container, affinity=mask, reusable=self._cpus)
+        if memory.nodes:
+            memory = memory_manager.allocate(memory, uid, container, affinity=affinity, reusable=self._memory)
+        nodes = () if mask is None else nodes_of(mask)
+        allocation = ContainerAllocation(
+            name, cpus.of(uid, name) or EMPTY, memory.of(uid, name) or (), devices.of(uid, name), nodes
         )
-        cpus, blocks = self.node.cpus, self.node.memory
-        if managers.cpu:
-            cpus = managers.cpu.allocate(cpus, uid, container, affinity=affinity.mask, reusable=self._cpus)
-        if managers.memory:
-            blocks = managers.memory.allocate(blocks, uid, container, affinity=affinity, reusable=self._memory)
-        given = Given(
-            name,
-            cpus.of(uid, name) or EMPTY,
-            blocks.of(uid, name) or (),
-            devices.assigned.get(uid, {}).get(name, device_manager.NONE),
-            nodes_of(affinity.mask) if affinity.mask is not None else (),
-        )
-        self._cpus = self._cpus | given.cpus if container.kind == "init" else self._cpus - given.cpus
-        self._devices = device_manager.reusable_after(self._devices, devices, uid, container)
-        self._memory = dict(memory.reusable_after(self._memory, container, given.memory))
-        shared = memory.share_with_init(blocks, self.pod, container) if blocks is not self.node.memory else blocks
-        self.node = KubeletNode(managers, cpus, shared, devices)
-        return given
+        self._cpus = self._cpus | allocation.cpus if container.kind == "init" else self._cpus - allocation.cpus
+        self._devices = device_manager.reusable_after(self._devices, allocation.devices, container)
+        self._memory = memory_manager.reusable_after(self._memory, container, allocation.memory)
+        if memory is not node.memory:
+            memory = memory_manager.share_with_init(memory, self.pod, container)
+        self.node = KubeletNode(node.managers, cpus, memory, devices)
+        return allocation
 
 
 def free_cpus(node: KubeletNode) -> dict[int, int]:

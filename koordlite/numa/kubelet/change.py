@@ -13,14 +13,16 @@ import msgspec
 
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet, union
-from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.kubelet import Kubelet, KubeletResources
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.values import Pod
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet.admit import KubeletNode, admit, empty_node
 from koordlite.numa.kubelet.cpu_manager import CPUOptions, CPUState, StaticPolicy
-from koordlite.numa.kubelet.merge import POLICIES
+from koordlite.numa.kubelet.device_manager import NO_DEVICES, DeviceState
+from koordlite.numa.kubelet.memory_manager import NO_NODES, MemoryState, first_state
+from koordlite.numa.kubelet.merge import POLICIES, Options
 from koordlite.numa.kubelet.requests import of_pod
 from koordlite.numa.machine import Machine
 
@@ -102,7 +104,7 @@ def change(
     stays.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.namespace, pod.metadata.name))
     read = {pod.metadata.uid: pod_reader.from_wire(pod) for pod in stays}
     obstacle = _obstacle(present, target.policy, policy, machine)
-    node = _node(kubelet, policy, topology, CPUState(EMPTY) if obstacle else present.cpus)
+    node = _node(kubelet, policy, topology, stays, CPUState(EMPTY) if obstacle else present.cpus)
     # A list replaces the amounts.
     milli_after = len(target.reserved) * 1000 or kubelet.reserved_milli
     milli_before = len(kubelet.listed_reserved_cpus) * 1000 or kubelet.reserved_milli
@@ -122,7 +124,7 @@ def change(
             changes = {"outcome": "refused", "reason": answer.reason, "message": answer.message}
         else:
             used += request
-            new = union(given.cpus for given in answer.given) if answer else EMPTY
+            new = union(each.cpus for each in answer.allocations) if answer else EMPTY
             node = answer.node if answer else None
             changes = {"outcome": _outcome(old, new), "after": new}
         effects.append(msgspec.structs.replace(_undisturbed(obj, pod, old), **changes))
@@ -157,17 +159,51 @@ def _static(kubelet: Kubelet, target: Configuration, machine: Machine) -> Static
     return StaticPolicy.reserving(machine, count, options)
 
 
-def _node(kubelet: Kubelet, policy: StaticPolicy | None, topology: Topology, state: CPUState) -> KubeletNode | None:
+def _node(
+    kubelet: Kubelet, policy: StaticPolicy | None, topology: Topology, pods: Iterable[objects.PodObject], cpus: CPUState
+) -> KubeletNode | None:
     if policy is None:
         return None
+    memory, devices = _memory_and_devices(kubelet.resources, {(p.metadata.namespace, p.metadata.name): p for p in pods})
     node = empty_node(
         topology,
         policy=next((word for word in POLICIES if word == kubelet.topology_manager_policy), "none"),
         scope="pod" if kubelet.topology_manager_scope == "pod" else "container",
         reserved=policy.reserved,
         cpu_options=policy.options,
+        options=Options.parse(kubelet.topology_manager_options),
+        memory=memory,
+        devices=devices,
     )
-    return msgspec.structs.replace(node, cpus=state) if state.shared or state.assigned else node
+    return msgspec.structs.replace(node, cpus=cpus) if cpus.shared or cpus.assigned else node
+
+
+def _memory_and_devices(
+    resources: KubeletResources | None, pods: Mapping[tuple[str, str], objects.PodObject]
+) -> tuple[MemoryState, DeviceState]:
+    """Memory and devices as kubelet lists them: pods that stay keep theirs over a restart."""
+    if resources is None:
+        return NO_NODES, NO_DEVICES
+    memory, uids = first_state(resources.allocatable.memory), {pod.metadata.uid for pod in pods.values()}
+    devices: dict[str, dict[str, frozenset[int]]] = {}
+    for each in resources.allocatable.devices:
+        by_id = devices.setdefault(each.resource, {})
+        by_id |= {id_: by_id.get(id_, frozenset()) | set(each.nodes) for id_ in each.ids}
+    assigned: dict[str, dict[str, dict[str, frozenset[str]]]] = {}
+    for pod in resources.pods:
+        obj = pods.get((pod.namespace, pod.name))
+        uid = pod.uid or (obj.metadata.uid if obj else "")
+        if uid not in uids:
+            continue
+        for name, own in pod.containers.items():
+            blocks = tuple(block for block in own.memory if set(block.nodes) <= memory.nodes.keys())
+            for block in blocks:
+                memory = memory.reserving(block, block.size)
+            memory = memory.with_blocks(uid, name, blocks) if blocks else memory
+            ids = assigned.setdefault(uid, {}).setdefault(name, {})
+            for each in own.devices:
+                ids[each.resource] = ids.get(each.resource, frozenset()) | set(each.ids)
+    return memory, DeviceState(devices, assigned)
 
 
 def _obstacle(present: Checkpoint, word: Policy, policy: StaticPolicy | None, machine: Machine) -> str:

@@ -13,7 +13,7 @@ from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.reading.go_words import STRICT_RESERVATION, parse_bool
 from koordlite.numa.kubelet.cpu_take import take_distributed, take_packed
 from koordlite.numa.kubelet.merge import SMT, Hint, Hints, Refused, hints_by_nodes, unexpected
-from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
+from koordlite.numa.kubelet.requests import ContainerRequest, PodRequest
 from koordlite.numa.machine import Machine, nodes_of
 
 NAMES = {
@@ -99,8 +99,8 @@ class CPUState(msgspec.Struct, frozen=True):
         """The state after a pod has gone: its CPUs are shared again."""
         if uid not in self.assigned:
             return self
-        others = {pod: own for pod, own in self.assigned.items() if pod != uid}
-        return CPUState(self.shared | union(self.assigned[uid].values()), others)
+        remaining = {pod: own for pod, own in self.assigned.items() if pod != uid}
+        return CPUState(self.shared | union(self.assigned[uid].values()), remaining)
 
 
 NO_CPUS = CPUState(EMPTY)
@@ -112,8 +112,6 @@ class StaticPolicy(msgspec.Struct, frozen=True):
     machine: Machine
     reserved: CPUSet = EMPTY
     options: CPUOptions = DEFAULT
-    counts_free_cores: bool = True
-    """With full-pcpus-only a request must fit into the cores without reserved CPUs; kubelet 1.23 did not ask that."""
 
     @classmethod
     def reserving(cls, machine: Machine, count: int, options: CPUOptions) -> StaticPolicy:
@@ -129,7 +127,7 @@ class StaticPolicy(msgspec.Struct, frozen=True):
         """CPUs that can be given to one container alone."""
         return state.shared - self.reserved
 
-    def hints(self, state: CPUState, pod: PodAsk, reusable: CPUSet = EMPTY) -> Hints | None:
+    def hints(self, state: CPUState, pod: PodRequest, reusable: CPUSet = EMPTY) -> Hints | None:
         """Hints of the policy for the pod as a whole; None when it wants no CPUs of its own.
 
         `reusable` are CPUs of init containers of the same pod, which have ended by then.
@@ -137,16 +135,16 @@ class StaticPolicy(msgspec.Struct, frozen=True):
         count = pod.cpus
         if not count:
             return None
-        given = {c.name: state.of(pod.uid, c.name) for c in pod.containers}
-        if any(cpus is not None and len(cpus) != c.cpus for c in pod.containers for cpus in [given[c.name]]):
+        assigned = [(c.cpus, cpus) for c in pod.containers if (cpus := state.of(pod.uid, c.name)) is not None]
+        if any(len(cpus) != request for request, cpus in assigned):
             return {"cpu": []}
-        own = union(cpus for cpus in given.values() if cpus is not None)
+        own = union(cpus for _, cpus in assigned)
         if len(own) == count:
             return {"cpu": self._hints(own, EMPTY, count)}
         return {"cpu": self._hints(self.available(state), reusable | own, count)}
 
     def allocate(
-        self, state: CPUState, uid: str, container: ContainerAsk, *, affinity: int | None, reusable: CPUSet = EMPTY
+        self, state: CPUState, uid: str, container: ContainerRequest, *, affinity: int | None, reusable: CPUSet = EMPTY
     ) -> CPUState:
         """The state after the container got its CPUs, those of the affinity first. `Refused` when it cannot."""
         if not container.cpus:
@@ -179,7 +177,7 @@ class StaticPolicy(msgspec.Struct, frozen=True):
             wrong = f"requested {count} cpus not multiple cpus per core = {per_core}"
             raise Refused(SMT, f"SMT Alignment Error: {wrong}")
         free = len(state.shared - self.machine.siblings(self.reserved))
-        if self.counts_free_cores and count > free:
+        if count > free:
             numbers = f"available physical CPUs = {free}, requested CPUs = {count}, CPUs per core = {per_core}"
             raise Refused(SMT, f"SMT Alignment Error: not enough free physical CPUs: {numbers}")
 

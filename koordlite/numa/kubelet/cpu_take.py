@@ -116,8 +116,8 @@ class Taker:
     def _take_part_of_uncore(self, part: int) -> None:
         """Take as many of its cores as are needed, the lowest first, if that is just the number of CPUs needed."""
         machine = self.machine
-        wanted = -(-self.need // machine.per_core)
-        cores = sorted({machine.by_id[cpu].core for cpu in machine.uncores[part] & self.free})[:wanted]
+        core_count = -(-self.need // machine.per_core)
+        cores = sorted({machine.by_id[cpu].core for cpu in machine.uncores[part] & self.free})[:core_count]
         cpus = sorted(cpu for core in cores for cpu in machine.cores[core] & self.free)
         if self.need % 2 and machine.per_core > 1 and len(cpus) > self.need:
             cpus.pop()
@@ -136,7 +136,7 @@ class Taker:
         return list(dict.fromkeys(part for parts in nested for part in parts))
 
 
-Left = Mapping[int, int]
+FreeCPUs = Mapping[int, int]
 """NUMA node → CPUs still free on it."""
 
 
@@ -154,40 +154,42 @@ def take_distributed(
     if count <= 0:
         return CPUSet()
     taker.refuse_when_short(available)
-    left = {node: len(machine.nodes[node] & taker.free) for node in taker.nodes()}
-    for size in _sizes(machine, left, count, group):
-        best = _best_nodes(left, size, count, group)
+    free_cpus = {node: len(machine.nodes[node] & taker.free) for node in taker.nodes()}
+    for size in _sizes(machine, free_cpus, count, group):
+        best = _best_nodes(free_cpus, size, count, group)
         if best is not None:
             return _taken(taker, *best, count=count, group=group, spread_cores=spread_cores)
     return take_packed(machine, available, count, spread_cores=spread_cores)
 
 
-def _sizes(machine: Machine, left: Left, count: int, group: int) -> range:
+def _sizes(machine: Machine, free_cpus: FreeCPUs, count: int, group: int) -> range:
     """Numbers of NUMA nodes to try: from the fewest that could hold it, to one for each group or all that have any."""
     groups_each = math.ceil(math.ceil(len(machine.by_id) / group) / len(machine.nodes))
-    wanted = math.ceil(count / group)
-    return range(math.ceil(wanted / groups_each), min(wanted, len(left)) + 1)
+    group_count = math.ceil(count / group)
+    return range(math.ceil(group_count / groups_each), min(group_count, len(free_cpus)) + 1)
 
 
-def _best_nodes(left: Left, size: int, count: int, group: int) -> tuple[Sequence[int], Sequence[int]] | None:
+def _best_nodes(free_cpus: FreeCPUs, size: int, count: int, group: int) -> tuple[Sequence[int], Sequence[int]] | None:
     """(nodes, those of them that give the remainder) with the best balance; None when no combination can serve it."""
     best, best_balance = None, math.inf
-    for nodes in _combinations(list(left), size):
+    for nodes in _combinations(list(free_cpus), size):
         if best_balance == 0:
             break
-        remainder = _best_remainder(left, nodes, count, group)
+        remainder = _best_remainder(free_cpus, nodes, count, group)
         if remainder is not None and remainder[0] < best_balance:
             best_balance, best = remainder[0], (nodes, remainder[1])
     return best
 
 
-def _best_remainder(left: Left, nodes: Sequence[int], count: int, group: int) -> tuple[float, Sequence[int]] | None:
+def _best_remainder(
+    free_cpus: FreeCPUs, nodes: Sequence[int], count: int, group: int
+) -> tuple[float, Sequence[int]] | None:
     """(balance afterwards, nodes that give what cannot be split evenly); None when the nodes cannot serve it."""
     share = count // len(nodes) // group * group
-    in_groups = sum(left[node] // group for node in nodes) * group
-    if in_groups < count or any(left[node] < share for node in nodes):
+    in_groups = sum(free_cpus[node] // group for node in nodes) * group
+    if in_groups < count or any(free_cpus[node] < share for node in nodes):
         return None
-    after = {node: free - share if node in nodes else free for node, free in left.items()}
+    after = {node: free - share if node in nodes else free for node, free in free_cpus.items()}
     remainder = count - share * len(nodes)
     if not remainder:
         return _balance(after), ()
@@ -201,14 +203,14 @@ def _best_remainder(left: Left, nodes: Sequence[int], count: int, group: int) ->
     return best
 
 
-def _balance_after(left: Left, subset: Sequence[int], remainder: int, group: int) -> float | None:
+def _balance_after(free_cpus: FreeCPUs, subset: Sequence[int], remainder: int, group: int) -> float | None:
     """The balance after these nodes gave the remainder, a group each in turn.
 
     None when they have too little. Kubelet asks for CPUs, not groups, and does not return where only groups are short.
     """
-    if sum(left[node] // group for node in subset) * group < remainder:
+    if sum(free_cpus[node] // group for node in subset) * group < remainder:
         return None
-    after = dict(left)
+    after = dict(free_cpus)
     while remainder > 0:
         for node in subset:
             if remainder and after[node] >= group:
@@ -217,10 +219,10 @@ def _balance_after(left: Left, subset: Sequence[int], remainder: int, group: int
     return _balance(after)
 
 
-def _balance(left: Left) -> float:
+def _balance(free_cpus: FreeCPUs) -> float:
     """Standard deviation of the free CPUs by NUMA node, to three decimals: kubelet rounds the mean as well."""
-    mean = _three_decimals(sum(left.values()) / len(left))
-    return _three_decimals(math.sqrt(sum((free - mean) ** 2 for free in left.values()) / len(left)))
+    mean = _three_decimals(sum(free_cpus.values()) / len(free_cpus))
+    return _three_decimals(math.sqrt(sum((free - mean) ** 2 for free in free_cpus.values()) / len(free_cpus)))
 
 
 def _three_decimals(value: float) -> float:
@@ -262,16 +264,16 @@ def _combinations(items: Sequence[int], size: int) -> Iterator[Sequence[int]]:
     NUMA nodes on the remembered combination can be the last such one instead of the best.
     """
 
-    def extend(chosen: list[int], start: int) -> Iterator[Sequence[int]]:
-        length = len(chosen)
+    def extend(prefix: list[int], start: int) -> Iterator[Sequence[int]]:
+        length = len(prefix)
         if length == size:
-            yield chosen
+            yield prefix
             return
         shared = length & (length - 1)
         for position in range(start, len(items) - (size - length) + 1):
             if shared:
-                del chosen[length:]
-            longer = chosen if shared else chosen[:length]
+                del prefix[length:]
+            longer = prefix if shared else prefix[:length]
             longer.append(items[position])
             yield from extend(longer, position + 1)
 

@@ -7,13 +7,13 @@ A NUMA node serves requests either alone or in one fixed group. Source: kubelet 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
-from koordlite.model.quantity import Quantity
-from koordlite.model.topology import NUMANode
+from koordlite.model.picture.kubelet import MemoryBlock
 from koordlite.numa.kubelet.merge import Hint, Hints, Nodes, hints_by_nodes, unexpected
-from koordlite.numa.kubelet.requests import ContainerAsk, Counts, PodAsk
+from koordlite.numa.kubelet.requests import ContainerRequest, Counts, PodRequest
 from koordlite.numa.machine import mask_of, nodes_of
 
 Reusable = Mapping[tuple[int, str], int]
@@ -22,155 +22,11 @@ Reusable = Mapping[tuple[int, str], int]
 _PREFIX = "[memorymanager]"
 
 
-class MemoryPolicy(msgspec.Struct, frozen=True):
-    """Policy `Static`. `keeps_groups` false allocates as kubelet 1.23 did, also where that breaks up a group."""
+class Table(NamedTuple):
+    """Bytes of one kind of memory on one NUMA node: those it may hand out, and those of them that are free."""
 
-    keeps_groups: bool = True
-
-    def hints(self, state: MemoryState, pod: PodAsk, reusable: Reusable) -> Hints | None:
-        """Hints of the policy for the pod as a whole; None when it reserves nothing for it."""
-        wanted = pod.memory
-        if not wanted:
-            return None
-        given = next((b for c in pod.containers if (b := state.of(pod.uid, c.name)) is not None), None)
-        return calculate_hints(state, wanted, reusable) if given is None else _hints_again(given, wanted)
-
-    def allocate(
-        self, state: MemoryState, uid: str, container: ContainerAsk, *, affinity: Hint, reusable: Reusable
-    ) -> MemoryState:
-        """The state after the container's memory was reserved; `Refused` when it cannot be.
-
-        An affinity that is too small is extended to a hint of our own around it.
-        """
-        wanted = container.memory
-        if not wanted or state.of(uid, container.name) is not None:
-            return state
-        nodes = nodes_of(self._mask(state, wanted, affinity, reusable))
-        if self.keeps_groups and _breaks_group(state, nodes):
-            raise unexpected(f"{_PREFIX} preferred hint violates NUMA node allocation")
-        blocks = tuple(Block(nodes, kind, size) for kind, size in wanted.items())
-        mask = mask_of(nodes)
-        for block in blocks:
-            state = state.taking(block, max(0, block.size - reusable.get((mask, block.kind), 0)))
-        return state.with_blocks(uid, container.name, blocks)
-
-    def _mask(self, state: MemoryState, wanted: Counts, affinity: Hint, reusable: Reusable) -> int:
-        best = affinity
-        if best.mask is None:
-            found = calculate_hints(state, wanted, reusable)
-            if not found:
-                nothing = "failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"
-                raise unexpected(f"{_PREFIX} {nothing}")
-            best = _best(found)
-            if affinity.preferred and not best.preferred:
-                raise unexpected(f"{_PREFIX} failed to find the default preferred hint")
-        mask = best.mask or 0
-        parts = [state.nodes[node] for node in nodes_of(mask)]
-        if all(sum(part.free(kind) for part in parts) >= size for kind, size in wanted.items()):
-            return mask
-        return self._extended(state, wanted, Hint(mask, best.preferred), reusable)
-
-    def _extended(self, state: MemoryState, wanted: Counts, small: Hint, reusable: Reusable) -> int:
-        mask = small.mask or 0
-        found = calculate_hints(state, wanted, reusable)
-        around = {kind: [h for h in each or () if (h.mask or 0) & mask == mask] for kind, each in found.items()}
-        if not around or not all(around.values()):
-            raise unexpected(f"{_PREFIX} failed to find NUMA nodes to extend the current topology hint")
-        best = _best(around)
-        if small.preferred and not best.preferred:
-            raise unexpected(f"{_PREFIX} failed to find the extended preferred hint")
-        return best.mask or 0
-
-
-def calculate_hints(state: MemoryState, wanted: Counts, reusable: Reusable) -> Hints:
-    """One hint, the same for all kinds, for every set of NUMA nodes that has enough free; {} when there is none.
-
-    Preferred are those of the size that could hold the request on an empty machine.
-    """
-
-    def could(nodes: Nodes) -> bool:
-        parts = [state.nodes[node] for node in nodes]
-        return all(sum(part.allocatable(kind) for part in parts) >= size for kind, size in wanted.items())
-
-    def can(nodes: Nodes, mask: int) -> bool:
-        parts = [state.nodes[node] for node in nodes]
-        if not could(nodes) or (len(nodes) == 1 and len(parts[0].group) > 1) or _breaks_group(state, nodes):
-            return False
-        return all(sum(p.free(kind) for p in parts) + reusable.get((mask, kind), 0) >= n for kind, n in wanted.items())
-
-    each = hints_by_nodes(state.nodes, could, can)
-    return dict.fromkeys(wanted, each) if each else {}
-
-
-def reusable_after(reusable: Reusable, container: ContainerAsk, blocks: Blocks) -> Reusable:
-    """Memory that later containers of the pod can use again: an init container's memory, less what others have used."""
-    found = dict(reusable)
-    for block in blocks:
-        key = (mask_of(block.nodes), block.kind)
-        held = found.get(key, 0)
-        found[key] = max(held, block.size) if container.kind == "init" else max(0, held - block.size)
-    return found
-
-
-def share_with_init(state: MemoryState, pod: PodAsk, container: ContainerAsk) -> MemoryState:
-    """The state with the blocks of earlier init containers made smaller by what this container uses of them again, so
-    that the blocks of a pod add up to what it has reserved."""
-    for block in state.of(pod.uid, container.name) or ():
-        size = block.size
-        for earlier in pod.containers:
-            if earlier.name == container.name:
-                break
-            if earlier.kind != "init":
-                continue
-            left, size = _used_again(state.of(pod.uid, earlier.name) or (), block, size)
-            state = state.with_blocks(pod.uid, earlier.name, left) if left else state
-    return state
-
-
-def _used_again(blocks: Blocks, by: Block, size: int) -> tuple[Blocks, int]:
-    found = []
-    for block in blocks:
-        same = block.kind == by.kind and set(block.nodes) == set(by.nodes)
-        used = min(block.size, size) if same else 0
-        size -= used
-        found.append(msgspec.structs.replace(block, size=block.size - used))
-    return tuple(found), size
-
-
-def _hints_again(blocks: Blocks, wanted: Counts) -> Hints | None:
-    """The nodes a container has already; None, no opinion, where it now asks for something else."""
-    if len(blocks) != len(wanted) or any(wanted.get(block.kind) != block.size for block in blocks):
-        return None
-    return {block.kind: [Hint(mask_of(block.nodes), True)] for block in blocks}
-
-
-def _best(found: Hints) -> Hint:
-    """Preferred before not, then the narrowest; all kinds have the same hints."""
-    each = found.get("memory") or next(iter(found.values())) or ()
-    return min(each, key=lambda h: (not h.preferred, (h.mask or 0).bit_count(), h.mask or 0))
-
-
-def _breaks_group(state: MemoryState, nodes: tuple[int, ...]) -> bool:
-    """Tell whether several nodes would serve a request together, one of which is in use alone or in another group."""
-    parts = [state.nodes[node] for node in nodes]
-    return len(nodes) > 1 and any(p.assignments > 0 and tuple(sorted(p.group)) != nodes for p in parts)
-
-
-Groups = Mapping[int, "MemoryNode"]
-
-
-class Table(msgspec.Struct, frozen=True):
-    """Bytes of one kind of memory on one NUMA node. allocatable = total − system_reserved = reserved + free."""
-
-    total: int = 0
-    system_reserved: int = 0
     allocatable: int = 0
-    reserved: int = 0
     free: int = 0
-
-    def taking(self, size: int) -> Table:
-        """The table after `size` bytes were reserved, negative to give them back."""
-        return msgspec.structs.replace(self, reserved=self.reserved + size, free=self.free - size)
 
 
 NOTHING = Table()
@@ -187,26 +43,21 @@ class MemoryNode(msgspec.Struct, frozen=True):
         """Bytes of this kind that nobody has reserved."""
         return self.tables.get(kind, NOTHING).free
 
-    def allocatable(self, kind: str) -> int:
-        """Bytes of this kind on an empty machine."""
-        return self.tables.get(kind, NOTHING).allocatable
+    def after(self, kind: str, size: int, group: tuple[int, ...], assignments: int) -> MemoryNode:
+        """The node after `size` bytes were reserved, negative to give them back."""
+        table = self.tables.get(kind)
+        tables = self.tables if table is None else {**self.tables, kind: table._replace(free=table.free - size)}
+        return MemoryNode(tables, group, assignments)
 
 
-class Block(msgspec.Struct, frozen=True):
-    """Memory that a container has reserved: `size` bytes of one kind on these NUMA nodes together."""
-
-    nodes: tuple[int, ...]
-    kind: str
-    size: int
-
-
-Blocks = tuple[Block, ...]
+Blocks = tuple[MemoryBlock, ...]
+"""Memory that a container has reserved."""
 
 
 class MemoryState(msgspec.Struct, frozen=True):
-    """All NUMA nodes, and the blocks by pod uid and container."""
+    """All NUMA nodes, and the blocks by pod uid and container. No NUMA node: the policy is None."""
 
-    nodes: Groups
+    nodes: Mapping[int, MemoryNode]
     assigned: Mapping[str, Mapping[str, Blocks]] = msgspec.field(default_factory=dict)
 
     def of(self, uid: str, container: str) -> Blocks | None:
@@ -218,59 +69,142 @@ class MemoryState(msgspec.Struct, frozen=True):
         own = {**self.assigned.get(uid, {}), container: blocks}
         return MemoryState(self.nodes, {**self.assigned, uid: own})
 
-    def taking(self, block: Block, size: int) -> MemoryState:
+    def reserving(self, block: MemoryBlock, size: int) -> MemoryState:
         """The state after `size` bytes of the block were reserved on its nodes, the lowest first."""
         nodes = dict(self.nodes)
         for id_ in block.nodes:
             node = nodes[id_]
-            got = min(size, max(0, node.free(block.kind)))
-            size -= got
-            nodes[id_] = MemoryNode(_moved(node, block.kind, got), block.nodes, node.assignments + 1)
+            part = min(size, max(0, node.free(block.kind)))
+            size -= part
+            nodes[id_] = node.after(block.kind, part, block.nodes, node.assignments + 1)
         return MemoryState(nodes, self.assigned)
 
     def without(self, uid: str) -> MemoryState:
         """The state after a pod has gone."""
         nodes = dict(self.nodes)
-        for blocks in self.assigned.get(uid, {}).values():
-            for block in blocks:
-                _give_back(nodes, block)
+        for block in (block for blocks in self.assigned.get(uid, {}).values() for block in blocks):
+            size = block.size
+            for id_ in block.nodes:
+                node, table = nodes[id_], nodes[id_].tables.get(block.kind, NOTHING)
+                part = min(size, table.allocatable - table.free)
+                size -= part
+                group = node.group if node.assignments > 1 else (id_,)
+                nodes[id_] = node.after(block.kind, -part, group, node.assignments - 1)
         return MemoryState(nodes, {pod: own for pod, own in self.assigned.items() if pod != uid})
 
 
 NO_NODES = MemoryState({})
 
 
-def first_state(nodes: Iterable[NUMANode], reserved: Mapping[int, Mapping[str, int]]) -> MemoryState:
-    """The state of an empty machine. `reserved` is kubelet's `reservedMemory`: bytes by NUMA node and kind.
+def first_state(allocatable: Iterable[MemoryBlock]) -> MemoryState:
+    """The state of a machine on which nothing runs, by what kubelet may give out of each NUMA node."""
+    tables: dict[int, dict[str, Table]] = {}
+    for block in allocatable:
+        for node in block.nodes[:1]:
+            tables.setdefault(node, {})[block.kind] = Table(block.size, block.size)
+    return MemoryState({node: MemoryNode(kinds, (node,)) for node, kinds in sorted(tables.items())})
 
-    Huge pages are taken out of the node's ordinary memory. ValueError where a reservation is larger than what is there.
+
+def hints(state: MemoryState, pod: PodRequest, reusable: Reusable) -> Hints | None:
+    """Hints of the policy for the pod as a whole; None when it reserves nothing for it."""
+    request = pod.memory
+    if not request:
+        return None
+    blocks = next((b for c in pod.containers if (b := state.of(pod.uid, c.name)) is not None), None)
+    if blocks is None:
+        sets = _sets(state, request, reusable)
+        return dict.fromkeys(request, sets) if sets else {}
+    if len(blocks) != len(request) or any(request.get(block.kind) != block.size for block in blocks):
+        return None  # No opinion, where it now asks for something else than it has.
+    return {block.kind: [Hint(mask_of(block.nodes), True)] for block in blocks}
+
+
+def allocate(
+    state: MemoryState, uid: str, container: ContainerRequest, *, affinity: Hint, reusable: Reusable
+) -> MemoryState:
+    """The state after the container's memory was reserved; `Refused` when it cannot be.
+
+    An affinity that is too small is extended to a hint of our own around it.
     """
-    found = {}
-    for node in nodes:
-        kept = reserved.get(node.id, {})
-        pages = {f"hugepages-{Quantity.of(size, 'BinarySI')}": total for size, total in node.huge_pages}
-        tables = {kind: _empty(node.id, kind, total, total, kept.get(kind, 0)) for kind, total in pages.items()}
-        ordinary = node.memory - sum(pages.values())
-        tables["memory"] = _empty(node.id, "memory", node.memory, ordinary, kept.get("memory", 0))
-        found[node.id] = MemoryNode(tables, (node.id,))
-    return MemoryState(found)
+    request = container.memory
+    if not request or state.of(uid, container.name) is not None:
+        return state
+    best, sets = affinity, _sets(state, request, reusable)
+    if best.mask is None:
+        nothing = "failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"
+        best = _best(sets, affinity, nothing, "default")
+    nodes = nodes_of(best.mask or 0)
+    if any(sum(state.nodes[node].free(kind) for node in nodes) < size for kind, size in request.items()):
+        nothing = "failed to find NUMA nodes to extend the current topology hint"
+        nodes = nodes_of(_best(sets, best, nothing, "extended").mask or 0)
+    if _breaks_group(state, nodes):
+        raise unexpected(f"{_PREFIX} preferred hint violates NUMA node allocation")
+    blocks, mask = tuple(MemoryBlock(kind, size, nodes) for kind, size in request.items()), mask_of(nodes)
+    for block in blocks:
+        state = state.reserving(block, max(0, block.size - reusable.get((mask, block.kind), 0)))
+    return state.with_blocks(uid, container.name, blocks)
 
 
-def _empty(node: int, kind: str, total: int, usable: int, reserved: int) -> Table:
-    if not 0 <= reserved <= usable:
-        raise ValueError(f"reservedMemory of NUMA node {node}: {reserved} bytes of {kind}, and there are {usable}")
-    return Table(total, reserved, usable - reserved, 0, usable - reserved)
+def _best(sets: Iterable[Hint], around: Hint, nothing: str, word: str) -> Hint:
+    """The preferred one, else the narrowest, of those that contain `around`; `Refused` without one, or without a
+    preferred one where `around` is preferred."""
+    mask = around.mask or 0
+    fitting = [hint for hint in sets if (hint.mask or 0) & mask == mask]
+    if not fitting:
+        raise unexpected(f"{_PREFIX} {nothing}")
+    best = min(fitting, key=lambda h: (not h.preferred, (h.mask or 0).bit_count(), h.mask or 0))
+    if around.preferred and not best.preferred:
+        raise unexpected(f"{_PREFIX} failed to find the {word} preferred hint")
+    return best
 
 
-def _moved(node: MemoryNode, kind: str, size: int) -> Mapping[str, Table]:
-    return {**node.tables, kind: node.tables[kind].taking(size)} if size else node.tables
+def _sets(state: MemoryState, request: Counts, reusable: Reusable) -> list[Hint]:
+    """A hint for every set of NUMA nodes that has enough free, the same for all kinds of memory.
+
+    Preferred are those of the size that could hold the request on an empty machine.
+    """
+
+    def could(nodes: Nodes) -> bool:
+        tables = [state.nodes[node].tables for node in nodes]
+        return all(sum(t.get(kind, NOTHING).allocatable for t in tables) >= size for kind, size in request.items())
+
+    def can(nodes: Nodes, mask: int) -> bool:
+        parts = [state.nodes[node] for node in nodes]
+        if (len(nodes) == 1 and len(parts[0].group) > 1) or _breaks_group(state, nodes):
+            return False
+        return all(sum(p.free(kind) for p in parts) + reusable.get((mask, kind), 0) >= n for kind, n in request.items())
+
+    return hints_by_nodes(state.nodes, could, can)
 
 
-def _give_back(nodes: dict[int, MemoryNode], block: Block) -> None:
-    size = block.size
-    for id_ in block.nodes:
-        node = nodes[id_]
-        got = min(size, node.tables.get(block.kind, NOTHING).reserved)
-        size -= got
-        left = node.assignments - 1
-        nodes[id_] = MemoryNode(_moved(node, block.kind, -got), node.group if left else (id_,), left)
+def _breaks_group(state: MemoryState, nodes: tuple[int, ...]) -> bool:
+    """Tell whether several nodes would serve a request together, one of which is in use alone or in another group."""
+    parts = [state.nodes[node] for node in nodes]
+    return len(nodes) > 1 and any(p.assignments > 0 and tuple(sorted(p.group)) != nodes for p in parts)
+
+
+def reusable_after(reusable: Reusable, container: ContainerRequest, blocks: Blocks) -> Reusable:
+    """Memory that later containers of the pod can use again: an init container's memory, less what others have used."""
+    after = dict(reusable)
+    for block in blocks:
+        key = (mask_of(block.nodes), block.kind)
+        size = after.get(key, 0)
+        after[key] = max(size, block.size) if container.kind == "init" else max(0, size - block.size)
+    return after
+
+
+def share_with_init(state: MemoryState, pod: PodRequest, container: ContainerRequest) -> MemoryState:
+    """The state with the blocks of earlier init containers made smaller by what this container uses of them again, so
+    that the blocks of a pod add up to what it has reserved."""
+    earlier = pod.containers[: [each.name for each in pod.containers].index(container.name)]
+    for own in state.of(pod.uid, container.name) or ():
+        size = own.size
+        for init in (each for each in earlier if each.kind == "init"):
+            blocks = []
+            for block in state.of(pod.uid, init.name) or ():
+                same = block.kind == own.kind and set(block.nodes) == set(own.nodes)
+                part = min(block.size, size) if same else 0
+                size -= part
+                blocks.append(msgspec.structs.replace(block, size=block.size - part))
+            state = state.with_blocks(pod.uid, init.name, tuple(blocks)) if blocks else state
+    return state

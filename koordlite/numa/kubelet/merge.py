@@ -42,13 +42,13 @@ def hints_by_nodes(
     nodes: Iterable[int],
     could: Callable[[Nodes], bool],
     can: Callable[[Nodes, int], bool],
-    preferred: Callable[[Nodes, int], bool] = lambda chosen, fewest: len(chosen) == fewest,
+    preferred: Callable[[Nodes, int], bool] = lambda members, fewest: len(members) == fewest,
 ) -> list[Hint]:
     """One hint for every set of NUMA nodes (ids, mask) that `can` serve the request now. Preferred are those of the
     smallest size that `could` serve it on an empty machine."""
     sets = list(subsets(nodes))
-    fewest = next((len(chosen) for chosen, _ in sets if could(chosen)), len(sets[-1][0]) if sets else 0)
-    return [Hint(mask, preferred(chosen, fewest)) for chosen, mask in sets if can(chosen, mask)]
+    fewest = next((len(members) for members, _ in sets if could(members)), len(sets[-1][0]) if sets else 0)
+    return [Hint(mask, preferred(members, fewest)) for members, mask in sets if can(members, mask)]
 
 
 _NO_OPINION = (Hint(None, True),)
@@ -75,15 +75,15 @@ class Options(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Options:
         """The options as kubelet reads them; ValueError for what kubelet refuses to start with."""
-        found = cls()
+        closest, most = False, LEAST_MAX_NODES
         for name, value in options.items():
             if name == "prefer-closest-numa-nodes":
-                found = msgspec.structs.replace(found, prefer_closest=parse_bool(value))
+                closest = parse_bool(value)
             elif name == "max-allowable-numa-nodes":
-                found = msgspec.structs.replace(found, max_nodes=_max_nodes(name, value))
+                most = _max_nodes(name, value)
             else:
                 raise ValueError(f"unknown Topology Manager Policy option: {name!r}")
-        return found
+        return cls(closest, most)
 
 
 NO_OPTIONS = Options()
@@ -111,13 +111,13 @@ def _one_node(hint: Hint) -> bool:
 
 
 def _by_resource(providers: Iterable[Hints | None]) -> list[Sequence[Hint]]:
-    found: list[Sequence[Hint]] = []
+    lists: list[Sequence[Hint]] = []
     for hints in providers:
         if not hints:
-            found.append(_NO_OPINION)
+            lists.append(_NO_OPINION)
             continue
-        found.extend(_NO_OPINION if each is None else each or _IMPOSSIBLE for each in hints.values())
-    return found
+        lists.extend(_NO_OPINION if each is None else each or _IMPOSSIBLE for each in hints.values())
+    return lists
 
 
 def _best(hints: Sequence[Sequence[Hint]], rules: Rules) -> Hint:

@@ -23,7 +23,7 @@ Counts = Mapping[str, int]
 """Whole units by resource name: bytes of memory and huge pages, pieces of devices."""
 
 
-class ContainerAsk(msgspec.Struct, frozen=True):
+class ContainerRequest(msgspec.Struct, frozen=True):
     """One container. `cpus` are those it gets to itself, 0 for one in the shared pool."""
 
     name: str
@@ -35,15 +35,15 @@ class ContainerAsk(msgspec.Struct, frozen=True):
     kind: Kind = "app"
 
 
-class PodAsk(msgspec.Struct, frozen=True):
+class PodRequest(msgspec.Struct, frozen=True):
     """The containers of one pod, init containers and sidecars first, in the order in which they start."""
 
     uid: str
-    containers: tuple[ContainerAsk, ...]
+    containers: tuple[ContainerRequest, ...]
 
-    def only(self, container: ContainerAsk) -> PodAsk:
+    def only(self, container: ContainerRequest) -> PodRequest:
         """One of its containers by itself, as scope `container` aligns it."""
-        return PodAsk(self.uid, (msgspec.structs.replace(container, kind="app"),))
+        return PodRequest(self.uid, (msgspec.structs.replace(container, kind="app"),))
 
     @property
     def cpus(self) -> int:
@@ -89,18 +89,18 @@ def in_nano(spec: objects.PodSpec) -> list[tuple[Kind, str, dict[str, int]]]:
     ]
 
 
-def of_pod(pod: objects.PodObject, problems: list[Problem] | None = None) -> PodAsk:
+def of_pod(pod: objects.PodObject, problems: list[Problem] | None = None) -> PodRequest:
     """Read the requests of a pod's object; see `amounts` for what cannot be read.
 
     CPUs and memory of a pod with pod-level resources are not aligned, unless kubelet's gate PodLevelResourceManagers is
     on, which is off by default.
     """
-    spec, found = resizing.counted(pod).spec, [] if problems is None else problems
+    spec, noted = resizing.counted(pod).spec, [] if problems is None else problems
     guaranteed = pod_reader.kube_qos(pod) is KubeQoS.GUARANTEED
     reserved = guaranteed and not (spec.resources and (spec.resources.requests or spec.resources.limits))
     owner = f"pod/{pod.metadata.namespace}/{pod.metadata.name}"
-    parts = (_container(one, kind, owner, found, reserved) for kind, one in started(spec))
-    return PodAsk(pod.metadata.uid, tuple(parts))
+    parts = (_container(one, kind, owner, noted, reserved) for kind, one in started(spec))
+    return PodRequest(pod.metadata.uid, tuple(parts))
 
 
 def is_memory(resource: str) -> bool:
@@ -116,10 +116,10 @@ def is_device(resource: str) -> bool:
 
 def _container(
     container: objects.Container, kind: Kind, owner: str, problems: list[Problem], reserved: bool
-) -> ContainerAsk:
+) -> ContainerRequest:
     requests, limits = amounts(container, owner, problems)
     cpu = requests["cpu"].nano if "cpu" in requests else 0
-    return ContainerAsk(
+    return ContainerRequest(
         container.name,
         cpus=cpu // NANO if reserved and cpu > 0 and cpu % NANO == 0 else 0,
         memory={name: amount.value for name, amount in requests.items() if is_memory(name)} if reserved else {},

@@ -53,8 +53,8 @@ def _verdict(shape: PodShape, row: Row) -> scheduling.CraneVerdict:
     return scheduling.verdict(shape.once(NAME, lambda: _request(shape)), row.crane, results)
 
 
-def _request(shape: PodShape) -> scheduling.PodAsked:
-    return scheduling.PodAsked(
+def _request(shape: PodShape) -> scheduling.CranePod:
+    return scheduling.CranePod(
         containers=[(one.name, *requests.amounts(one)) for one in shape.containers],
         policy=shape.pod.crane.policy,
         only=shape.pod.crane.containers,

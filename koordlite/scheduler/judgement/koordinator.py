@@ -14,7 +14,7 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity, add_resources
 from koordlite.numa import resize
 from koordlite.numa.koordinator import ask, assignments, node_report, schedule
-from koordlite.numa.koordinator.ask import PodAsk
+from koordlite.numa.koordinator.ask import PodRequest
 from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.values import (
     Allocation,
@@ -132,7 +132,7 @@ def _of(settings: JudgeSettings) -> ask.NUMAArgs:
     return CLOSEST if settings.numa_distance else ask.DEFAULTS
 
 
-def request_of(shape: PodShape) -> PodAsk | Refusal | None:
+def request_of(shape: PodShape) -> PodRequest | Refusal | None:
     """Request of a pod of this shape, worked out once."""
     return shape.once(NAME, lambda: ask.of(shape.pod))
 

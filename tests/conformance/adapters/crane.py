@@ -83,7 +83,7 @@ def _verdict(given: Any) -> scheduling.CraneVerdict:
     pod, nrt = given["pod"], given.get("nrt")
     spec = crane.parse(pod["annotations"], "pod", [])
     return scheduling.verdict(
-        scheduling.PodAsked(
+        scheduling.CranePod(
             containers=[
                 (each["name"], shapes.quantities(each.get("requests")), shapes.quantities(each.get("limits")))
                 for each in pod["containers"]

@@ -138,7 +138,7 @@ def exclusive(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("PreFilter")
 def asked(given: Any, expect: Any) -> tuple[Any, Any]:
     found = ask.of(pod_of(given["pod"]), ask.NUMAArgs(default_bind=given["defaultCPUBindPolicy"]))
-    if not isinstance(found, ask.PodAsk):
+    if not isinstance(found, ask.PodRequest):
         return {"code": "Skip"} if found is None else _status(found), expect
     summary = {
         "code": "Success",
@@ -177,7 +177,7 @@ def scheduled_node(given: Any) -> KoordinatorNode:
 
 def _schedule(given: Any, settings: ask.NUMAArgs) -> dict[str, Any]:
     wanted = ask.of(pod_of(given["pod"]), settings)
-    if not isinstance(wanted, ask.PodAsk):
+    if not isinstance(wanted, ask.PodRequest):
         return {"preFilter": {"code": "Skip"} if wanted is None else _status(wanted)}
     ok = {"code": "Success"}
     node = scheduled_node(given)

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
-
 from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.picture.kubelet import MemoryBlock
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.model.topology import CPU
 from koordlite.numa.kubelet import memory_manager, merge, requests
 from koordlite.numa.kubelet.cpu_manager import CPUOptions, CPUState, StaticPolicy
 from koordlite.numa.kubelet.cpu_take import take_distributed, take_packed
-from koordlite.numa.kubelet.memory_manager import Block, MemoryNode, MemoryPolicy, MemoryState, Table
+from koordlite.numa.kubelet.memory_manager import MemoryNode, MemoryState, Table
 from koordlite.numa.kubelet.merge import Hint, Hints, Refused
-from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
+from koordlite.numa.kubelet.requests import ContainerRequest, PodRequest
 from koordlite.numa.machine import Machine, mask_of, nodes_of
 from tests.conformance.adapters import adapter
 
-POLICY_1_23 = MemoryPolicy(keeps_groups=False)
-"""The tables are those of 1.23."""
 NO_HINT = {"numa": None, "preferred": False}
 TAIL = ": requested="
 """Today's kubelet goes on with numbers where that of the tables ends."""
@@ -64,7 +61,6 @@ def take(given: Any, expect: Any) -> tuple[Any, Any]:
 def static_add(given: Any, expect: Any) -> tuple[Any, Any]:
     options, layout = _options(given.get("options")), machine(given["topology"])
     policy = StaticPolicy.reserving(layout, given["numReservedCPUs"], options)
-    policy = msgspec.structs.replace(policy, counts_free_cores=False)  # the tables are those of 1.23
     state, pod = _state(given), given["pod"]
     container = pod["containers"][0]
     ask = _cpu_ask(container, pod)
@@ -82,7 +78,7 @@ def static_sequence(given: Any, expect: Any) -> tuple[Any, Any]:
     state = CPUState(CPUSet.parse(given["defaultCPUSet"]))
     for number, count in enumerate(given["containers"]):
         try:
-            state = policy.allocate(state, "pod", ContainerAsk(str(number), cpus=count), affinity=None)
+            state = policy.allocate(state, "pod", ContainerRequest(str(number), cpus=count), affinity=None)
         except Refused as refused:
             return {"error": refused.message}, dict(expect)
     cpus = [state.of("pod", str(number)) or EMPTY for number in range(len(given["containers"]))]
@@ -96,7 +92,7 @@ def cpu_hints(given: Any, expect: Any) -> tuple[Any, Any]:
     pod = given["pod"]
     container = next(c for c in pod["containers"] if c["name"] == given["container"])
     policy = StaticPolicy(machine(given["topology"]))
-    found = policy.hints(_state(given), PodAsk(pod["uid"], (_cpu_ask(container, pod),))) or {}
+    found = policy.hints(_state(given), PodRequest(pod["uid"], (_cpu_ask(container, pod),))) or {}
     return {"hints": shown(found.get("cpu") or ())}, {"hints": expect["hints"] or []}
 
 
@@ -125,7 +121,7 @@ def _merged(given: Any, *, equal_masks: bool) -> dict[str, Any]:
 @adapter("memory_manager.hints")
 def memory_hints(given: Any, expect: Any) -> tuple[Any, Any]:
     container = given["containers"][0]
-    found = MemoryPolicy().hints(_memory(given), PodAsk(given["podUID"], (_memory_ask(container),)), {}) or {}
+    found = memory_manager.hints(_memory(given), PodRequest(given["podUID"], (_memory_ask(container),)), {}) or {}
     shown_by_kind = {kind: shown(each or ()) for kind, each in sorted(found.items())}
     return {**dict(expect), "hints": shown_by_kind}, {**dict(expect), "hints": dict(expect["hints"] or {})}
 
@@ -135,19 +131,19 @@ def memory_allocate(given: Any, expect: Any) -> tuple[Any, Any]:
     """Init containers first, as kubelet does; the last hint is that of all further containers."""
     state, uid, affinities = _memory(given), given["podUID"], list(given["topologyHint"] or [NO_HINT])
     early = [_memory_ask(container, kind="init") for container in given.get("initContainers") or ()]
-    pod = PodAsk(uid, (*early, *(_memory_ask(container) for container in given["containers"])))
+    pod = PodRequest(uid, (*early, *(_memory_ask(container) for container in given["containers"])))
     reusable: memory_manager.Reusable = {}
     try:
         for number, ask in enumerate(pod.containers):
             hint = affinities[min(number, len(affinities) - 1)]
             affinity = Hint(None if hint["numa"] is None else mask_of(hint["numa"]), hint["preferred"])
-            state = POLICY_1_23.allocate(state, uid, ask, affinity=affinity, reusable=reusable)
+            state = memory_manager.allocate(state, uid, ask, affinity=affinity, reusable=reusable)
             reusable = memory_manager.reusable_after(reusable, ask, state.of(uid, ask.name) or ())
             state = memory_manager.share_with_init(state, pod, ask)
     except Refused as refused:
         return {"err": _cause(refused.message)}, {"err": expect.get("err")}
     wanted = {"machineState": _sorted(expect["machineState"]), "assignments": _by_kind(expect["assignments"])}
-    return {"machineState": _books(state), "assignments": _by_kind(_blocks(state))}, wanted
+    return {"machineState": _books(state, given["machineState"]), "assignments": _by_kind(_blocks(state))}, wanted
 
 
 def _options(options: Mapping[str, Any] | None) -> CPUOptions:
@@ -155,6 +151,9 @@ def _options(options: Mapping[str, Any] | None) -> CPUOptions:
 
 
 def _older(message: str) -> str:
+    """The refusal in the words of 1.23, which did not count free cores before it took them."""
+    if "not enough free physical CPUs" in message:
+        return "not enough cpus available to satisfy request"
     return _cause(message).partition(TAIL)[0]
 
 
@@ -169,9 +168,9 @@ def _state(given: Any) -> CPUState:
     return CPUState(CPUSet.parse(given["defaultCPUSet"]), assigned)
 
 
-def _cpu_ask(container: Any, pod: Any) -> ContainerAsk:
+def _cpu_ask(container: Any, pod: Any) -> ContainerRequest:
     cpu = Quantity.parse(container["requestCPU"]).nano if pod["qos"] == "Guaranteed" else 0
-    return ContainerAsk(container["name"], cpus=0 if cpu % NANO else cpu // NANO)
+    return ContainerRequest(container["name"], cpus=0 if cpu % NANO else cpu // NANO)
 
 
 def _hints(provider: Any) -> Hints | None:
@@ -185,12 +184,12 @@ def _hints(provider: Any) -> Hints | None:
     }
 
 
-def _memory_ask(container: Any, kind: requests.Kind = "app") -> ContainerAsk:
+def _memory_ask(container: Any, kind: requests.Kind = "app") -> ContainerRequest:
     """Only containers of Guaranteed pods reserve memory; all pods of the tables have one container of each kind."""
     amounts = {
         name: Quantity.parse(text).value for name, text in container["requests"].items() if requests.is_memory(name)
     }
-    return ContainerAsk(
+    return ContainerRequest(
         container["name"], memory=amounts if container["requests"] == container["limits"] else {}, kind=kind
     )
 
@@ -198,7 +197,7 @@ def _memory_ask(container: Any, kind: requests.Kind = "app") -> ContainerAsk:
 def _memory(given: Any) -> MemoryState:
     assigned = {
         uid: {
-            name: tuple(Block(tuple(b["numaAffinity"]), b["type"], b["size"]) for b in blocks)
+            name: tuple(MemoryBlock(b["type"], b["size"], tuple(b["numaAffinity"])) for b in blocks)
             for name, blocks in own.items()
         }
         for uid, own in (given["assignments"] or {}).items()
@@ -207,25 +206,23 @@ def _memory(given: Any) -> MemoryState:
 
 
 def _node(given: Any) -> MemoryNode:
-    names = ("total", "systemReserved", "allocatable", "reserved", "free")
-    tables = {kind: Table(*(table[name] for name in names)) for kind, table in given["memoryMap"].items()}
+    tables = {kind: Table(table["allocatable"], table["free"]) for kind, table in given["memoryMap"].items()}
     return MemoryNode(tables, tuple(given["cells"]), given["numberOfAssignments"])
 
 
-def _books(state: MemoryState) -> dict[str, Any]:
+def _books(state: MemoryState, before: Any) -> dict[str, Any]:
     return {
         str(id_): {
             "numberOfAssignments": node.assignments,
             "cells": list(node.group),
             "memoryMap": {
                 kind: {
-                    "total": t.total,
-                    "systemReserved": t.system_reserved,
-                    "allocatable": t.allocatable,
-                    "reserved": t.reserved,
-                    "free": t.free,
+                    **before[str(id_)]["memoryMap"][kind],
+                    "allocatable": table.allocatable,
+                    "reserved": table.allocatable - table.free,
+                    "free": table.free,
                 }
-                for kind, t in node.tables.items()
+                for kind, table in node.tables.items()
             },
         }
         for id_, node in state.nodes.items()

@@ -15,7 +15,7 @@ from koordlite.model.quantity import NANO, Quantity
 from koordlite.model.topology import CPU, NUMANode
 from koordlite.model.wire.crane import TopologyObject
 from koordlite.numa.crane import scheduling, zones
-from koordlite.numa.crane.scheduling import CraneVerdict, PodAsked
+from koordlite.numa.crane.scheduling import CranePod, CraneVerdict
 from koordlite.numa.machine import Machine
 
 
@@ -38,7 +38,7 @@ def node(*cpus: str, aware: bool = True, **more: str) -> TopologyObject:
 
 def judged(topology: TopologyObject, *used: dict[str, dict[str, Quantity]], **asked: str) -> CraneVerdict:
     wanted = amounts(**asked)
-    return scheduling.verdict(PodAsked(containers=[("main", wanted, wanted)]), topology, used, resources=tuple(asked))
+    return scheduling.verdict(CranePod(containers=[("main", wanted, wanted)]), topology, used, resources=tuple(asked))
 
 
 def test_memory_in_the_result_is_the_memory_that_was_requested() -> None:

@@ -16,7 +16,7 @@ from koordlite.model.node import Node
 from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator import ask, assignments, node_report, schedule
-from koordlite.numa.koordinator.ask import PodAsk
+from koordlite.numa.koordinator.ask import PodRequest
 from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.values import NO_ALLOCATION, Allocation, NodeAllocation, Refusal
 
@@ -77,7 +77,7 @@ def test_a_pod_is_read_or_refused(notes: dict[str, str]) -> None:
     spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}]}
     pod = pod_reader.from_wire(msgspec.convert({"metadata": meta, "spec": spec}, objects.PodObject))
     found = ask.of(pod)
-    assert isinstance(found, PodAsk) or (isinstance(found, Refusal) and found.code == "Error")
+    assert isinstance(found, PodRequest) or (isinstance(found, Refusal) and found.code == "Error")
     cpus = machine()
     held = NodeAllocation.of(cpus, assignments.allocations([pod]))
     again = schedule.judge(wanted("4"), node(cpus, held.pods.values()))

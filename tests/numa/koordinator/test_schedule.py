@@ -18,7 +18,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator import assignments, schedule
 from koordlite.numa.koordinator.allocate import NodeRequest, Supply, allocate, fits
-from koordlite.numa.koordinator.ask import DEFAULTS, NUMAArgs, PodAsk
+from koordlite.numa.koordinator.ask import DEFAULTS, NUMAArgs, PodRequest
 from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.schedule import Suitability
 from koordlite.numa.koordinator.take import TakePolicy
@@ -67,7 +67,7 @@ def with_pods(before: KoordinatorNode, allocations: list[Allocation]) -> Koordin
 
 @given(SHAPES, LABELS, some.lists(ASKS, max_size=6), some.sampled_from(["", "0,8"]))
 def test_no_cpu_is_given_twice_and_no_numa_node_gives_more_than_it_has(
-    cpus: Machine, labels: dict[str, str], asks: list[PodAsk], reserved: str
+    cpus: Machine, labels: dict[str, str], asks: list[PodRequest], reserved: str
 ) -> None:
     current = node(cpus, labels=labels, reserved=reserved)
     given_out: list[Allocation] = []
@@ -86,7 +86,7 @@ def test_no_cpu_is_given_twice_and_no_numa_node_gives_more_than_it_has(
                 current = with_pods(current, given_out)
 
 
-def holds(ask: PodAsk, before: KoordinatorNode, found: Suitability, allocation: Allocation) -> None:
+def holds(ask: PodRequest, before: KoordinatorNode, found: Suitability, allocation: Allocation) -> None:
     """What the pod gets is free, whole, and inside the NUMA nodes that were chosen."""
     free = before.topology.machine.all - before.topology.reserved - CPUSet(before.allocated.cpus)
     assert allocation.cpus <= free
@@ -197,7 +197,7 @@ def test_an_unknown_policy_is_refused_by_its_name(policy: str) -> None:
     some.lists(some.integers(11, 40), min_size=6, max_size=6),
 )
 def test_closest_numa_nodes_are_as_few_and_no_farther_apart(
-    cpus: Machine, labels: dict[str, str], before: list[PodAsk], count: int, far: list[int]
+    cpus: Machine, labels: dict[str, str], before: list[PodRequest], count: int, far: list[int]
 ) -> None:
     pairs = dict(zip(itertools.combinations(range(4), 2), far, strict=True))
     rows = {a: {b: 10 if a == b else pairs[min(a, b), max(a, b)] for b in range(4)} for a in range(4)}

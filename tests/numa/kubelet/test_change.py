@@ -8,7 +8,15 @@ import msgspec
 import pytest
 
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.picture.kubelet import Kubelet, PodCPUs
+from koordlite.model.picture.kubelet import (
+    Devices,
+    Kubelet,
+    KubeletResources,
+    MemoryBlock,
+    PodCPUs,
+    PodResources,
+    ResourceSet,
+)
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire import objects
@@ -24,7 +32,7 @@ ALL = CPUSet.parse("0-7")
 
 def pod(name: str, cpu: str = "", *, limit: bool = True, owner: str = "ReplicaSet", **more: Any) -> objects.PodObject:
     """A pod with one container; `limit` makes it Guaranteed."""
-    amounts = {"cpu": cpu, "memory": "1Gi"} if cpu else {}
+    amounts = {"cpu": cpu, "memory": "1Gi", **more.get("devices", {})} if cpu else {}
     document = {
         "metadata": {
             "name": name,
@@ -197,3 +205,29 @@ def test_the_least_important_pod_leaves_first_and_daemons_stay() -> None:
     marks = {effect.pod: (effect.remains, effect.unowned, effect.local_data) for effect in result.effects}
     assert marks["ns/daemon"] == ("DaemonSet", False, False)
     assert marks["ns/bare"] == ("", True, True)
+
+
+NIC = "vendor.com/nic"
+
+
+def with_nic(name: str, cpu: str) -> objects.PodObject:
+    return pod(name, cpu, devices={NIC: "1"})
+
+
+def test_a_pod_is_aligned_with_the_memory_and_devices_that_kubelet_has_left() -> None:
+    free = ResourceSet(
+        devices=(Devices(NIC, ("n0",), (0,)), Devices(NIC, ("n1",), (1,))),
+        memory=(MemoryBlock("memory", 2**30, (0,)), MemoryBlock("memory", 2**31, (1,))),
+    )
+    holder = ResourceSet(devices=(Devices(NIC, ("n1",), (1,)),), memory=(MemoryBlock("memory", 2**30, (1,)),))
+    kubelet = msgspec.structs.replace(
+        NONE,
+        topology_manager_policy="single-numa-node",
+        resources=KubeletResources("pod-resources", free, (PodResources("ns", "holder", {"c": holder}),)),
+    )
+    result = planned(with_nic("holder", "2"), with_nic("near", "2"), with_nic("none", "1"), kubelet=kubelet)
+    assert outcomes(result) == {"ns/holder": "gets own CPUs", "ns/near": "gets own CPUs", "ns/none": "refused"}
+    holder_cpus, near_cpus = (effect.after for effect in result.effects[:2])
+    assert holder_cpus <= CPUSet.parse("2-3,6-7"), "beside the device that it has"
+    assert near_cpus == CPUSet.parse("1,5"), "the only device left is there"
+    assert result.effects[2].reason == "TopologyAffinityError"

@@ -11,12 +11,14 @@ import msgspec
 
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.picture.kubelet import MemoryBlock
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet import merge
 from koordlite.numa.kubelet.admit import KubeletNode, admit, empty_node, free_amounts, free_cpus
-from koordlite.numa.kubelet.requests import PodAsk, of_pod
+from koordlite.numa.kubelet.memory_manager import first_state
+from koordlite.numa.kubelet.requests import PodRequest, of_pod
 from koordlite.numa.nrt import fingerprint
 from tests.support.topocluster.events import Events
 from tests.support.topocluster.store import Store, key_of
@@ -56,13 +58,13 @@ class Shape:
 
     def empty(self) -> KubeletNode:
         """A node of this kind on which nothing runs."""
-        kept = {id_: {"memory": GIB} for id_ in range(self.numa_nodes)}
+        memory = (MemoryBlock("memory", self.memory - GIB, (id_,)) for id_ in range(self.numa_nodes))
         return empty_node(
             self.topology,
             policy=self.policy,
             scope=self.scope,
             reserved=CPUSet((0, self.numa_nodes * self.cores)),
-            reserved_memory=kept,
+            memory=first_state(memory),
         )
 
     @property
@@ -174,7 +176,7 @@ class EmulatedKubelet:
         self._store.put_node(objects.NodeObject(metadata=objects.ObjectMeta(name=self.name), status=status))
         self._report()
 
-    def would_admit(self, ask: PodAsk) -> bool:
+    def would_admit(self, ask: PodRequest) -> bool:
         """Whether a pod would be admitted right now."""
         return admit(self.state, ask).admitted
 
