@@ -18,6 +18,7 @@ from descheduler.evictors.migration import Progress
 from descheduler.evictors.migration_api import MERGE, Api
 from descheduler.framework import PodView
 from descheduler.plan import Attempt, EvictionPlan
+from descheduler.utilization.levels import DELETION_COST
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 
 MARK = "descheduler.koordlite.io/cordon"
@@ -51,28 +52,25 @@ def settle(closed: Iterable[str], plan: EvictionPlan, attempts: Iterable[Attempt
     emptied = {nodes.get(attempt.uid, "") for attempt in attempts if attempt.goes}
     for name in closed:
         if name in emptied:
-            _write(api, name, {"metadata": _mark(KEPT)}, tell, "marked as given up")
+            _write(api, name, KEPT, tell, "marked as given up")
         else:
             _open(api, name, tell, "no pod leaves it")
 
 
 def _cordon(api: Api, name: str, tell: Tell) -> bool:
-    done = _write(api, name, {"metadata": _mark(ASKED), "spec": {"unschedulable": True}}, tell, "cordoned")
+    done = _write(api, name, ASKED, tell, "cordoned", spec={"unschedulable": True})
     if done:
         tell(Progress("", "", "Cordoned", f"node {name}"))
     return done
 
 
 def _open(api: Api, name: str, tell: Tell, why: str) -> None:
-    if _write(api, name, {"metadata": _mark(None), "spec": {"unschedulable": None}}, tell, "opened again"):
+    if _write(api, name, None, tell, "opened again", spec={"unschedulable": None}):
         tell(Progress("", "", "Uncordoned", f"node {name}: {why}"))
 
 
-def _mark(word: str | None) -> dict[str, Any]:
-    return {"annotations": {MARK: word}}
-
-
-def _write(api: Api, name: str, body: dict[str, Any], tell: Tell, what: str) -> bool:
+def _write(api: Api, name: str, mark: str | None, tell: Tell, what: str, **changes: Any) -> bool:
+    body = {"metadata": {"annotations": {MARK: mark}}, **changes}
     try:
         api.request("PATCH", f"/api/v1/nodes/{name}", body=body, content_type=MERGE)
     except (ApiError, ApiUnreachable) as error:
@@ -81,8 +79,6 @@ def _write(api: Api, name: str, body: dict[str, Any], tell: Tell, what: str) -> 
     return True
 
 
-COST = "controller.kubernetes.io/pod-deletion-cost"
-"""Annotation that ReplicaSets obey when they shrink: pods with a lower cost go first."""
 COST_MARK = "descheduler.koordlite.io/deletion-cost"
 """Annotation with the cost that we wrote."""
 _MOST_FAILURES = 20
@@ -106,7 +102,7 @@ def write_costs(plan: EvictionPlan, api: Api, tell: Tell, *, stopped: Callable[[
 
 def _differs(pod: PodView, cost: str | None) -> bool:
     notes = pod.pod.annotations
-    present, ours = notes.get(COST), notes.get(COST_MARK)
+    present, ours = notes.get(DELETION_COST), notes.get(COST_MARK)
     if present is not None and present != ours:
         return False  # Another program's; our mark beside it says nothing.
     return present != cost
@@ -114,7 +110,7 @@ def _differs(pod: PodView, cost: str | None) -> bool:
 
 def _patch(api: Api, pod: PodView, cost: str | None, tell: Tell) -> bool:
     """A pod that was replaced meanwhile is another one: its uid is part of the request."""
-    meta: dict[str, Any] = {"uid": pod.uid, "annotations": {COST: cost, COST_MARK: cost}}
+    meta: dict[str, Any] = {"uid": pod.uid, "annotations": {DELETION_COST: cost, COST_MARK: cost}}
     path = f"/api/v1/namespaces/{pod.pod.namespace}/pods/{pod.pod.name}"
     try:
         api.request("PATCH", path, body={"metadata": meta}, content_type=MERGE)

@@ -18,6 +18,7 @@ from descheduler.picture import pods
 from descheduler.picture.cluster import Usage, View
 from descheduler.plan import Setup
 from descheduler.policy.upstream import MetricsProvider
+from descheduler.utilization import levels
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.kube.client.prometheus import Prometheus, results, shown
 from koordlite.model import times
@@ -27,8 +28,6 @@ from koordlite.model.wire import metrics
 
 SOURCE = "Prometheus"
 """Its name in `View.usage`, before a colon and the query."""
-METRIC = "MetricResource"
-"""The one resource it measures."""
 
 
 class _Sample(msgspec.Struct, frozen=True):
@@ -58,7 +57,7 @@ def read(body: bytes) -> Usage:
                 return Usage(absent="a sample has no label instance, so its node is unknown; add it to the query")
             if part is None:
                 return Usage(absent=f"the sample of {name} is {sample.value[1]}, not a part between 0 and 1")
-            nodes[name] = {METRIC: int(part * 100)}
+            nodes[name] = {levels.METRIC: int(part * 100)}
     except ValueError as error:
         return Usage(absent=str(error))
     return Usage(nodes, absent="" if nodes else "the query gives no sample")

@@ -158,7 +158,10 @@ def promise(container: ContainerPlacement | None, wrong: numa.Violation) -> str:
 
 def fact(container: ContainerPlacement | None, topology: Topology, wrong: numa.Violation) -> str:
     """The fact beside the promise."""
-    evidence, where = wrong.evidence, _where(container, topology)
+    evidence, where = wrong.evidence, "no CPUs of its own"
+    if container is not None and container.cpuset:
+        nodes = numa.node_list(topology.numa_of(container.cpuset)) or "unknown"
+        where = f"CPUs {container.cpuset} (NUMA {nodes})"
     match wrong.reason:
         case "CPUOutsideAssignment":
             text = f"may run on {where}; {evidence['cpus']} were not promised"
@@ -190,10 +193,3 @@ def cure(wrong: numa.Violation) -> str:
     if wrong.reason == "PolicyMismatch":
         return "move it to a node whose kubelet runs that policy"
     return "only a new start is aligned again: it has to move, or be restarted"
-
-
-def _where(container: ContainerPlacement | None, topology: Topology) -> str:
-    if container is None or not container.cpuset:
-        return "no CPUs of its own"
-    nodes = numa.node_list(topology.numa_of(container.cpuset)) or "unknown"
-    return f"CPUs {container.cpuset} (NUMA {nodes})"

@@ -119,11 +119,11 @@ class _Namespace:
         average = sum(map(len, domains.values())) / count
         # Nodes of domains with fewer pods than the average: some of them first, since these mostly are underutilized.
         below = self._spread.nodes_outside(constraint, {value for value in by_size if len(domains[value]) >= average})
-        first, others = NodeGroup(itertools.islice(below, _FEW)), functools.cache(lambda: NodeGroup(below))
+        first, further = NodeGroup(itertools.islice(below, _FEW)), functools.cache(lambda: NodeGroup(below))
         must_fit = self._config.topology_balance_node_fit
 
         def fits(pod: PodView) -> bool:
-            return self._handle.fits(pod, first) or self._handle.fits(pod, others())
+            return self._handle.fits(pod, first) or self._handle.fits(pod, further())
 
         leaving = moves(
             [sorted(domains[value], key=self._last_first) for value in by_size],
@@ -280,7 +280,11 @@ class Spread:
         """The constraints of `pods` whose whenUnsatisfiable is one of `words`, each once, with the first pod that has
         it. Source: upstream, which takes equal ones for one."""
         identities: set[bytes] = set()
-        for pod, written in _constraints_of(pods):
+        first_of: dict[TemplateKey, PodView] = {}
+        for pod in pods:
+            first_of.setdefault(pod.template, pod)
+        specs = ((pod, pod.object.spec.topology_spread_constraints or ()) for pod in first_of.values())
+        for pod, written in ((pod, written) for pod, several in specs for written in several):
             if written.when_unsatisfiable not in words:
                 continue
             spec, nodes = pod.object.spec, self._nodes.names
@@ -346,12 +350,3 @@ class Spread:
         for value, nodes in self._by_value[constraint.key].items():
             if value not in full:
                 yield from (node for node in nodes if node.name in constraint.nodes)
-
-
-def _constraints_of(pods: Iterable[PodView]) -> Iterator[tuple[PodView, objects.TopologySpreadConstraint]]:
-    """Constraints in the pods' specs, of pods of one template only once."""
-    templates: set[TemplateKey] = set()
-    for pod in pods:
-        if pod.template not in templates:
-            templates.add(pod.template)
-            yield from ((pod, written) for written in pod.object.spec.topology_spread_constraints or ())

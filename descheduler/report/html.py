@@ -40,10 +40,10 @@ def groups(plan: EvictionPlan) -> Markup | None:
         return None
     tables = []
     for what, of in _BY.items():
-        evict, kept = Counter(map(of, plan.evict)), Counter(map(of, plan.kept))
-        names = sorted({*evict, *kept}, key=lambda name: (-evict[name], -kept[name], name))
+        evict, keeping = Counter(map(of, plan.evict)), Counter(map(of, plan.kept))
+        names = sorted({*evict, *keeping}, key=lambda name: (-evict[name], -keeping[name], name))
         rows = [
-            (page.filter_link(name, f"{what}:{name}", EVICT if evict[name] else KEPT), evict[name], kept[name])
+            (page.filter_link(name, f"{what}:{name}", EVICT if evict[name] else KEPT), evict[name], keeping[name])
             for name in names[:GROUPS_SHOWN]
         ]
         unlisted = len(names) - len(rows)
@@ -114,8 +114,8 @@ def _moving_pods(outcomes: Sequence[Outcome], what: str, where: str) -> Markup |
     """The pods that come or leave, with their requests."""
     if not outcomes:
         return None
-    others = (one.pod.node if where == "from" else one.target or "nowhere yet" for one in outcomes)
-    listed = zip(outcomes[:MOVES_SHOWN], others, strict=False)
+    ends = (one.pod.node if where == "from" else one.target or "nowhere yet" for one in outcomes)
+    listed = zip(outcomes[:MOVES_SHOWN], ends, strict=False)
     items = [el("li", _requests(one), f", {where} {other}") for one, other in listed]
     unlisted = len(outcomes) - len(items)
     ellipsis = el("li", f"and {unlisted} more") if unlisted else None

@@ -11,6 +11,7 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -86,17 +87,9 @@ def at_width(columns: int) -> Iterator[None]:
         _WIDTH.reset(before)
 
 
-def render(
-    plan: EvictionPlan,
-    changes: Difference = NOTHING,
-    *,
-    attempts: tuple[Attempt, ...] = (),
-    dry: bool = True,
-    failure: str = "",
-) -> str:
-    """The whole report, ending in a newline. `changes`: since the report before; `attempts`: what became of it;
-    `failure`: why a later cycle came to no plan."""
-    return "".join(pieces(plan, changes, attempts=attempts, dry=dry, failure=failure))
+def render(plan: EvictionPlan, changes: Difference = NOTHING, **how: Any) -> str:
+    """The whole report, ending in a newline; the arguments are those of `pieces`."""
+    return "".join(pieces(plan, changes, **how))
 
 
 def pieces(
@@ -110,8 +103,9 @@ def pieces(
     left_out: str = "",
     answer_last: bool = False,
 ) -> Iterator[str]:
-    """The same in lines, for a report of hundreds of thousands of them. `limit`, and what it leaves out: see
-    `Selection`. `answer_last`: below the rest, where a terminal shows it."""
+    """The same in lines, for a report of hundreds of thousands of them. `changes`: since the report before; `attempts`:
+    what became of it; `failure`: why a later cycle came to no plan. `limit`, and what it leaves out: see `Selection`.
+    `answer_last`: below the rest, where a terminal shows it."""
     sections = (_plugins(plan), _left_by_limits(plan), _changes(changes), _attempts(attempts))
     pods = (_evictions(plan, limit), _kept_pods(plan, limit))
     answer = list(answers(plan, left_out))

@@ -31,8 +31,8 @@ class Cycle(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, result: CycleResult) -> Cycle:
         """Take what the list shows of a round."""
-        plan, gone = result.plan, sum(attempt.goes for attempt in result.attempts)
-        pods = (len(plan.outcomes), len(plan.evict), len(plan.kept), gone) if plan else (0, 0, 0, gone)
+        plan, leaving = result.plan, sum(attempt.goes for attempt in result.attempts)
+        pods = (len(plan.outcomes), len(plan.evict), len(plan.kept), leaving) if plan else (0, 0, 0, leaving)
         return cls(msgspec.structs.replace(result, plan=None, attempts=()), pods)
 
 

@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from descheduler.utilization import levels
 from koordlite.model.settings import bounded
-
-WHOLE = 100
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,7 +62,7 @@ NO_LIMITS = EvictionLimits()
 
 def percent_of(value: Mapping[str, float]) -> None:
     """Refuse percentages that are none."""
-    wrong = [name for name, percent in value.items() if percent is not None and not 0 <= percent <= WHOLE]
+    wrong = [name for name, percent in value.items() if percent is not None and not 0 <= percent <= levels.WHOLE]
     if wrong:
         raise ValueError(", ".join(f"{name} threshold not in [0, 100] range" for name in sorted(wrong)))
 

@@ -286,6 +286,7 @@ _QOS = {QoSClass.BE: 1, QoSClass.LS: 2, QoSClass.LSR: 3, QoSClass.LSE: 4, QoSCla
 _LAST = 5
 _NUMBER = re.compile(r"0|[1-9][0-9]*|-[0-9]+")
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+"""Annotation that ReplicaSets obey when they shrink: pods with a lower cost go first."""
 
 Key = tuple[int, int, int, int, int, int, float, float, str]
 

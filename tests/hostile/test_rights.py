@@ -9,7 +9,8 @@ from typing import Any
 import admission
 import pytest
 
-from descheduler.evictors.marks import COST, COST_MARK, MARK
+from descheduler.evictors.marks import COST_MARK, MARK
+from descheduler.utilization.levels import DELETION_COST
 from koordlite.model.keys import SOFT_EVICTION
 
 COMPONENTS = pathlib.Path(__file__).parents[2] / "manifests/components"
@@ -123,8 +124,8 @@ def test_everything_else_of_a_node_is_refused(old: Object, new: Object) -> None:
     assert refusals("descheduler-cordon", old, new)
 
 
-PRICED = changed(POD, {f"metadata|annotations|{COST}": "3", f"metadata|annotations|{COST_MARK}": "3"})
-FOREIGN = changed(POD, {f"metadata|annotations|{COST}": "-5"})
+PRICED = changed(POD, {f"metadata|annotations|{DELETION_COST}": "3", f"metadata|annotations|{COST_MARK}": "3"})
+FOREIGN = changed(POD, {f"metadata|annotations|{DELETION_COST}": "-5"})
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ FOREIGN = changed(POD, {f"metadata|annotations|{COST}": "-5"})
         pytest.param(PRICED, POD, id="none any more"),
         pytest.param(
             PRICED,
-            changed(POD, {f"metadata|annotations|{COST}": "9", f"metadata|annotations|{COST_MARK}": "9"}),
+            changed(POD, {f"metadata|annotations|{DELETION_COST}": "9", f"metadata|annotations|{COST_MARK}": "9"}),
             id="another cost",
         ),
     ],
@@ -154,7 +155,7 @@ def test_a_soft_eviction_is_admitted_beside_it() -> None:
     [
         pytest.param(FOREIGN, PRICED, id="a cost of somebody else"),
         pytest.param(FOREIGN, POD, id="removing a cost of somebody else"),
-        pytest.param(POD, changed(POD, {f"metadata|annotations|{COST}": "3"}), id="a cost without the mark"),
+        pytest.param(POD, changed(POD, {f"metadata|annotations|{DELETION_COST}": "3"}), id="a cost without the mark"),
         pytest.param(POD, changed(PRICED, {f"metadata|annotations|{COST_MARK}": "4"}), id="another number in the mark"),
         pytest.param(POD, changed(PRICED, {"metadata|annotations|theirs": "2"}), id="annotations of others"),
         pytest.param(POD, changed(PRICED, {"metadata|labels|app": "b"}), id="labels"),

@@ -18,6 +18,7 @@ from descheduler.plan import EvictionPlan
 from descheduler.policy import reader
 from descheduler.serve.log import JobLog
 from descheduler.snapshot import assemble, cluster
+from descheduler.utilization.levels import DELETION_COST
 from koordlite.kube.client.paging import Page
 
 World = Any
@@ -334,14 +335,14 @@ def ordered(world: World, policy: str = COSTS) -> EvictionPlan:
 
 def notes(world: World, pod: str) -> dict[str, str]:
     found: dict[str, str] = world.get("Pod", pod, "default")["metadata"].get("annotations") or {}
-    return {key: text for key, text in found.items() if key in (marks.COST, marks.COST_MARK)}
+    return {key: text for key, text in found.items() if key in (DELETION_COST, marks.COST_MARK)}
 
 
 def test_the_order_of_scaling_down_is_written_once_and_taken_back(world: World, told: list[Progress]) -> None:
     world.deployment("web", 2)
     world.around()
     carrier(world, told)(ordered(world))
-    assert [notes(world, f"web-{n}")[marks.COST] for n in range(2)] == ["0", "1"]
+    assert [notes(world, f"web-{n}")[DELETION_COST] for n in range(2)] == ["0", "1"]
     before = len(world.server.requests)
     carrier(world, told)(ordered(world))
     assert not [asked for asked in list(world.server.requests)[before:] if asked.verb == "patch"], "nothing differs"
@@ -353,12 +354,12 @@ def test_the_order_of_scaling_down_is_written_once_and_taken_back(world: World, 
 def test_a_cost_that_somebody_else_has_set_stays(world: World, told: list[Progress], mark: dict[str, str]) -> None:
     world.deployment("web", 2)
     world.around()
-    foreign = {marks.COST: "-5", **mark}
+    foreign = {DELETION_COST: "-5", **mark}
     path = "/api/v1/namespaces/default/pods/web-0"
     world.api.request("PATCH", path, body={"metadata": {"annotations": foreign}}, content_type=MERGE)
     carrier(world, told)(ordered(world))
     assert notes(world, "web-0") == foreign
-    assert notes(world, "web-1")[marks.COST] == "1"
+    assert notes(world, "web-1")[DELETION_COST] == "1"
 
 
 def test_without_the_right_to_patch_pods_the_rest_waits(world: World, told: list[Progress]) -> None:
