@@ -44,11 +44,9 @@ _STALE = (errno.ENODEV, errno.ENOENT)
 
 class RealFiles(LocalFiles):
     """`ports.Files` on this machine.
-
     Counters and limits of cgroups are kept open and read with pread: opening them for each read costs far more. What
     was opened first is closed first when there are too many. All other files are closed at once, as `LocalFiles` does,
-    those of resctrl above all. For one thread at a time.
-    """
+    those of resctrl above all. For one thread at a time."""
 
     def __init__(self, *, most_open: int = 16_384) -> None:
         """`most_open` bounds the descriptors, as does half of the process's own limit, which is raised as far as it may

@@ -44,7 +44,7 @@ def path(files: Files, name: str) -> str:
 def oom_score_adj(files: Files, pid: int) -> int | None:
     """The number of a process; None when it is gone."""
     try:
-        return int(files.read(_oom_path(pid)))
+        return int(files.read(f"/proc/{pid}/oom_score_adj"))
     except OSError as error:
         if vanished(error):
             return None
@@ -73,16 +73,12 @@ def write_oom_score_adj(files: Files, pid: int, start_time: int, value: int) -> 
     if procfs.start_time(files, pid) != start_time:
         return False
     try:
-        files.write(_oom_path(pid), b"%d" % value)
+        files.write(f"/proc/{pid}/oom_score_adj", b"%d" % value)
     except OSError as error:
         if vanished(error):
             return False
         raise
     return True
-
-
-def _oom_path(pid: int) -> str:
-    return f"/proc/{pid}/oom_score_adj"
 
 
 def _find(files: Files, setting: str) -> tuple[str, str] | None:

@@ -30,11 +30,9 @@ def vanished(error: OSError) -> bool:
 
 class Cgroups:
     """Reads and writes groups by their path below the cgroup root, without a leading slash; the root is empty.
-
     Fields are every `CgroupField`, which can be written, and for reading `cpuset.effective`, `cpu.period`, `cpu.stat`,
     `cpu.usage`, `cpu.pressure`, `memory.stat`, `memory.current`, `memory.numa_stat`, `memory.pressure`, `io.pressure`,
-    `threads`, `procs`.
-    """
+    `threads`, `procs`."""
 
     def __init__(self, files: Files, layout: Layout, points: Mapping[str, str]) -> None:
         """`points` is the folder of each v1 controller, or the one of v2 under the empty name."""

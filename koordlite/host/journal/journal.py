@@ -63,7 +63,7 @@ class Journal:
 
     @property
     def folder(self) -> Path:
-        """Path of the file."""
+        """The state folder."""
         return self._path.parent
 
     @property

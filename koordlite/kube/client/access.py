@@ -46,11 +46,9 @@ NODE_ANSWER_BYTES = 32 << 20
 
 def connect(kubeconfig: str | None, context: str | None, *, user_agent: str, answer_bytes: int = ANSWER_BYTES) -> Api:
     """The API server that a kubeconfig names, or the one of the cluster this process runs in.
-
     Without `kubeconfig` and `context`: the service account of this pod, else the file named by KUBECONFIG. No request
     is made yet. ConfigError says what was tried. An answer of more than `answer_bytes` is refused. The client library
-    is imported here, so that a run without a cluster does not pay for it.
-    """
+    is imported here, so that a run without a cluster does not pay for it."""
     return Api(load(kubeconfig, context, user_agent=user_agent), answer_bytes=answer_bytes)
 
 

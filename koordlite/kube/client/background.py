@@ -38,11 +38,9 @@ class BackgroundRequests:
 
     def send(self, to: Hashable, what: Hashable, work: Callable[[], T], *, patience_seconds: float) -> T:
         """Have `work` done for `to` and return what it returns, or raise what it raises.
-
         ApiUnreachable (EINPROGRESS) when it is not done in time: it goes on, and the same `what` asked again gets its
         answer. Another `what` for the same `to` waits for the first, whose answer is then of no interest. Patience
-        counts from the first time: who asks again does not wait again.
-        """
+        counts from the first time: who asks again does not wait again."""
         now = time.monotonic()
         old = [to for to, e in self._errands.items() if e.future.done() and now - e.begun > FORGET_SECONDS]
         for name in old:

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from koordlite.kube.publish.background_report import ReportKind, spec_kind
 from koordlite.model import keys, merge_patch
-from koordlite.model.cpuset import CPUSet, union
+from koordlite.model.cpuset import union
 from koordlite.model.picture.affinity import Talk
 from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.pod.values import Pod
@@ -105,7 +105,7 @@ def numatopology_spec(snapshot: Snapshot) -> NumatopologySpec:
         cpu_detail={
             str(cpu.id): CPUInfo(numa=cpu.node, socket=cpu.socket, core=cpu.core) for cpu in snapshot.topology.cpus
         },
-        pod_allocations=tuple(_pod_allocation(snapshot, pod) for pod in sorted(exclusive, key=lambda pod: pod.uid))
+        pod_allocations=tuple(_pod_allocation(by_uid.get(e.uid), e) for e in sorted(exclusive, key=lambda e: e.uid))
         or None,
     )
 
@@ -114,23 +114,19 @@ def _reserved_cpu(snapshot: Snapshot) -> str:
     """Kubelet's reserved CPU: the listed CPUs under the static policy, else capacity − allocatable of the Node."""
     if snapshot.kubelet.reserved_cpus or snapshot.node is None:
         return str(len(snapshot.kubelet.reserved_cpus))
-    nothing = Quantity(0)
-    capacity = snapshot.node.capacity.get("cpu", nothing)
+    capacity = snapshot.node.capacity.get("cpu", Quantity(0))
     allocatable = snapshot.notes.kubelet_allocatable(snapshot.node).get("cpu", capacity)
     return str(Quantity(max(0, capacity.nano - allocatable.nano)))
 
 
-def _pod_allocation(snapshot: Snapshot, cpus_of_pod: PodCPUs) -> PodAllocation:
-    pod = next((pod for pod in snapshot.pods if pod.uid == cpus_of_pod.uid), None)
-    containers: list[tuple[str, CPUSet]] = sorted(cpus_of_pod.containers.items())
-    return PodAllocation(
-        uid=cpus_of_pod.uid,
-        name=pod.name if pod else "",
-        namespace=pod.namespace if pod else "",
-        container_allocations=tuple(
-            ContainerAllocation(name=name, allocations={"cpu": str(cpus)}) for name, cpus in containers if cpus
-        ),
+def _pod_allocation(pod: Pod | None, exclusive: PodCPUs) -> PodAllocation:
+    allocations = tuple(
+        ContainerAllocation(name=name, allocations={"cpu": str(cpus)})
+        for name, cpus in sorted(exclusive.containers.items(), key=lambda item: item[0])
+        if cpus
     )
+    name, namespace = (pod.name, pod.namespace) if pod else ("", "")
+    return PodAllocation(uid=exclusive.uid, name=name, namespace=namespace, container_allocations=allocations)
 
 
 NUMATOPOLOGY = spec_kind(
@@ -155,7 +151,12 @@ def pod_affinity_spec(snapshot: Snapshot) -> PodAffinitySpec:
     pods = {pod.uid: pod for pod in snapshot.pods if pod.active}
     talks = snapshot.affinity.connections.talks if snapshot.affinity.connections else ()
     both = [talk for talk in talks if talk.first in pods and talk.second in pods][:MOST_PAIRS]
-    nodes = {uid: _numa_node(snapshot, pods[uid]) for talk in both for uid in (talk.first, talk.second)}
+    homes = {
+        uid: snapshot.topology.numa_of(container_cpus(snapshot, uid))
+        for talk in both
+        for uid in (talk.first, talk.second)
+    }
+    nodes = {uid: min(numa) if len(numa) == 1 else -1 for uid, numa in homes.items()}
     return PodAffinitySpec(
         connections=sum(map(_rounded, both)),
         apart=sum(_rounded(talk) for talk in both if not 0 <= nodes[talk.first] == nodes[talk.second]),
@@ -168,11 +169,6 @@ def pod_affinity_spec(snapshot: Snapshot) -> PodAffinitySpec:
 def _rounded(talk: Talk) -> int:
     """The largest power of two that is no more than the connections."""
     return 1 << (talk.connections.bit_length() - 1) if talk.connections > 0 else 0
-
-
-def _numa_node(snapshot: Snapshot, pod: Pod) -> int:
-    homes = snapshot.topology.numa_of(container_cpus(snapshot, pod.uid))
-    return min(homes) if len(homes) == 1 else -1
 
 
 def _row(snapshot: Snapshot, pod: Pod, numa_node: int) -> PodRow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable
@@ -77,7 +78,10 @@ class Watching(Generic[T]):
             with self._lock:
                 ask = self._reflector.ask(self._monotonic())
             pause = 0.0 if self._unreachable else max(0.0, ask.at - self._monotonic())
-            if self._stop.wait(self._idle(pause, ask)) or not self._may_ask(ask):
+            if self._stop.wait(self._idle(pause, ask)):
+                return
+            self._api.outage.wait(self, functools.partial(self._is_stopped, ask))
+            if self._stop.is_set():
                 return
             self._unreachable = False
             try:
@@ -94,15 +98,10 @@ class Watching(Generic[T]):
         self._thread.beat(pause + (LIST_SECONDS if is_list else CONNECT_SECONDS + WORK_SECONDS))
         return pause
 
-    def _may_ask(self, ask: Ask) -> bool:
-        """Wait while the server cannot be reached and another watch tries; False when this one was stopped."""
-
-        def is_over() -> bool:
-            self._idle(0.0, ask)
-            return self._stop.is_set()
-
-        self._api.outage.wait(self, is_over)
-        return not self._stop.is_set()
+    def _is_stopped(self, ask: Ask) -> bool:
+        """Tell whether it is to end; a sign of life while the server cannot be reached and another watch tries."""
+        self._idle(0.0, ask)
+        return self._stop.is_set()
 
     def _failed(self, error: ApiError | ApiUnreachable) -> bool:
         """Logged when it comes up, and when it changes at most once a minute. False for what is no failure."""

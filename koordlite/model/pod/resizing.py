@@ -19,11 +19,9 @@ Texts = Mapping[str, str | int | float]
 
 def counted(obj: objects.PodObject) -> objects.PodObject:
     """Replace the amounts in the pod's spec by those that count against its node.
-
     Until a container has shrunk, what it still has counts, and a growth counts from the moment it is asked for. One
     that the node can never grant (PodResizePending: Infeasible) counts with what it has. The same object where nothing
-    differs, which is nearly always.
-    """
+    differs, which is nearly always."""
     spec, status = obj.spec, obj.status
     states = {each.name: each for each in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))}
     if not (status.resources or any(state.resources for state in states.values())):

@@ -237,11 +237,9 @@ def node_layers(
     owner: str, labels: Mapping[str, str], annotations: Mapping[str, str], problems: list[Problem]
 ) -> Mapping[str, list[Layer]]:
     """Settings that a node itself carries, by key of the ConfigMap: they lie over its strategies, the last one on top.
-
     A bad one counts for nothing and is added to `problems`, so that no value escapes its range. Source: Koordinator
     `UpdateColocationStrategyForNode`, `GetCPUNormalizationEnabled` and `getSystemConfigSpec`; the annotation of the
-    suppression policy is ours.
-    """
+    suppression policy is ours."""
     layers: dict[str, list[Layer]] = {section.key: [] for section in SECTIONS}
 
     def refuse(field: str, text: str, why: str, do: str) -> None:

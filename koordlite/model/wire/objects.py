@@ -141,15 +141,7 @@ class PodAffinityTerm(WireObject, frozen=True):
 
 
 class PodAffinity(WireObject, frozen=True):
-    """The part of a pod affinity that must hold."""
-
-    required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
-class PodAntiAffinity(WireObject, frozen=True):
-    """The part of a pod anti-affinity that must hold."""
+    """The part of a pod affinity, or anti-affinity, that must hold."""
 
     required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
@@ -161,7 +153,7 @@ class Affinity(WireObject, frozen=True):
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
-    pod_anti_affinity: PodAntiAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
 
 
 class TopologySpreadConstraint(WireObject, frozen=True):

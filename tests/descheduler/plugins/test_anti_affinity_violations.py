@@ -35,7 +35,7 @@ def nodes() -> list[NodeView]:
 
 
 def view(number: int, place: str, namespace: str, app: str, terms: list[wire.PodAffinityTerm]) -> PodView:
-    anti = wire.PodAntiAffinity(required=tuple(terms))
+    anti = wire.PodAffinity(required=tuple(terms))
     spec = wire.PodSpec(node_name=place, affinity=wire.Affinity(pod_anti_affinity=anti))
     meta = wire.ObjectMeta(name=f"p{number}", namespace=namespace, uid=f"u{number}", labels={"app": app})
     obj = wire.PodObject(metadata=meta, spec=spec)
