@@ -166,10 +166,10 @@ def fit_reservation(requests: Amounts, holding: Holding, preemptible: Amounts, *
     for name in holding.names:
         requested = requests.get(name, ZERO)
         capacity = minus(holding.allocatable.get(name, ZERO), holding.reserved.get(name, ZERO))
-        taken = minus(holding.allocated[name], preemptible.get(name, ZERO)) if name in holding.allocated else ZERO
-        taken = taken if taken.nano > 0 else ZERO
-        if requested.nano and requested > minus(capacity, taken):
-            numbers = (_whole(name, amount) for amount in (requested, taken, capacity))
+        in_use = minus(holding.allocated[name], preemptible.get(name, ZERO)) if name in holding.allocated else ZERO
+        in_use = in_use if in_use.nano > 0 else ZERO
+        if requested.nano and requested > minus(capacity, in_use):
+            numbers = (_whole(name, amount) for amount in (requested, in_use, capacity))
             reasons.append(f"{PREFIX}Insufficient {name}" + (_numbers(*numbers) if detailed else ""))
     return reasons
 

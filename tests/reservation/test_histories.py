@@ -21,7 +21,7 @@ def history(seed: int) -> ReserveCluster:
     names = ("a", "b", "c")
     for number in range(30):
         _event(cluster, chance, names, number)
-        assert not (found := broken(cluster)), f"seed {seed}, event {number}: {found}"
+        assert not (findings := broken(cluster)), f"seed {seed}, event {number}: {findings}"
     return cluster
 
 
@@ -50,9 +50,9 @@ def _machines(cluster: ReserveCluster, chance: random.Random, name: str, number:
     bound = [key for key, pod in cluster.pods.items() if pod.spec.node_name]
     took = [key for key in bound if "reservation-allocated" in str(cluster.pods[key].metadata.annotations)]
     if len(cluster.nodes) > 1 and chance.random() < 0.1:
-        gone = chance.choice(list(cluster.nodes))
-        del cluster.nodes[gone]
-        for key in [key for key, pod in cluster.pods.items() if pod.spec.node_name == gone]:
+        removed = chance.choice(list(cluster.nodes))
+        del cluster.nodes[removed]
+        for key in [key for key, pod in cluster.pods.items() if pod.spec.node_name == removed]:
             del cluster.pods[key]
     elif took and chance.random() < 0.4:
         cluster.end(chance.choice(took), chance.choice(("", "Succeeded")))
@@ -88,4 +88,4 @@ def test_nothing_is_promised_twice_lost_or_left_behind(part: int) -> None:
         cluster = history(seed)
         cluster.settle(100.0, every=5.0)
         cluster.settle(3.0)
-        assert not (found := unsettled(cluster)), f"seed {seed}: {found}"
+        assert not (findings := unsettled(cluster)), f"seed {seed}: {findings}"

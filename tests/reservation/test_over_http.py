@@ -65,10 +65,15 @@ class Bench:
         amounts = {"cpu": cpu, "memory": "1Gi"} if guaranteed else {"cpu": cpu}
         resources = {"requests": amounts, **({"limits": amounts} if guaranteed else {})}
         spec = {"containers": [{"name": "c", "image": "x", "resources": resources}]}
-        made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}}, "spec": spec}
-        self.ask("POST", PODS, made)
-        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "Insufficient cpu"}
-        return self.ask("PATCH", f"{PODS}/{name}/status", {"status": {"conditions": [said]}})
+        obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}}, "spec": spec}
+        self.ask("POST", PODS, obj)
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "Insufficient cpu",
+        }
+        return self.ask("PATCH", f"{PODS}/{name}/status", {"status": {"conditions": [condition]}})
 
     def report(self, node: str, *cpus: str) -> None:
         """Kubelet aligns there, and each NUMA node of four CPUs has so many left."""
@@ -76,9 +81,9 @@ class Bench:
             {
                 "name": f"node-{number}",
                 "type": "Node",
-                "resources": [{"name": "cpu", "capacity": "4", "allocatable": "4", "available": left}],
+                "resources": [{"name": "cpu", "capacity": "4", "allocatable": "4", "available": free}],
             }
-            for number, left in enumerate(cpus)
+            for number, free in enumerate(cpus)
         ]
         attributes = [{"name": "topologyManagerPolicy", "value": "single-numa-node"}]
         head = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology"}
@@ -111,14 +116,14 @@ class Bench:
         until(lambda: len(self.placeholders()) == 1)
         return next(iter(self.placeholders().values()))
 
-    def held(self, node: str = "a", **spec: Any) -> Any:
+    def available(self, node: str = "a", **spec: Any) -> Any:
         """A Reservation that is available on the node."""
-        made = self.reserve(**spec)
+        resource = self.reserve(**spec)
         self.bind(self.placeholder()["metadata"]["name"], node)
         until(lambda: self.phase() == "Available")
-        return made
+        return resource
 
-    def said(self, reason: str) -> list[str]:
+    def notes(self, reason: str) -> list[str]:
         return [event.note for event in self.events if event.reason == reason]
 
 
@@ -140,14 +145,14 @@ def bench(tmp_path: pathlib.Path) -> Iterator[Bench]:
         ]
         reports = cyaml.safe_load((ROOT / "manifests/crds/noderesourcetopologies.yaml").read_text())
         server.objects.load(definition, reports, *spaces, node("a"), node("b"), classes)
-        made = Bench(server, tmp_path)
-        made.controller.start()
-        yield made
-        made.controller.stop()
+        opened = Bench(server, tmp_path)
+        opened.controller.start()
+        yield opened
+        opened.controller.stop()
 
 
 def test_a_place_is_held_by_a_pod_without_rights_that_nothing_else_counts(bench: Bench) -> None:
-    made = bench.reserve(allocateOnce=False)
+    resource = bench.reserve(allocateOnce=False)
     pod = bench.placeholder()
     spec, meta = pod["spec"], pod["metadata"]
     assert spec["containers"][0]["resources"]["requests"] == WHOLE
@@ -155,7 +160,7 @@ def test_a_place_is_held_by_a_pod_without_rights_that_nothing_else_counts(bench:
     assert spec["priorityClassName"] == "koordlite-reservation"
     assert spec["automountServiceAccountToken"] is False
     assert spec.get("serviceAccountName", "default") == "default"
-    assert meta["labels"] == {keys.RESERVATION_UID: made["metadata"]["uid"], keys.QOS_CLASS: "LS"}
+    assert meta["labels"] == {keys.RESERVATION_UID: resource["metadata"]["uid"], keys.QOS_CLASS: "LS"}
     assert [owner["kind"] for owner in meta["ownerReferences"]] == ["Reservation"]
     assert bench.phase() != "Available", "no node has it yet"
     bench.bind(meta["name"], "a", **{keys.RESOURCE_STATUS: '{"cpuset":"2-5"}'})
@@ -164,12 +169,12 @@ def test_a_place_is_held_by_a_pod_without_rights_that_nothing_else_counts(bench:
     assert (status["nodeName"], status["allocatable"]) == ("a", WHOLE)
     reasons = [(c["type"], c["status"], c["reason"]) for c in status["conditions"]]
     assert reasons == [("Scheduled", "True", "Scheduled"), ("Ready", "True", "Available")]
-    held = bench.ask("GET", f"{RESERVATIONS}/r")["metadata"]["annotations"]
-    assert held == {keys.RESOURCE_STATUS: '{"cpuset":"2-5"}'}
+    annotations = bench.ask("GET", f"{RESERVATIONS}/r")["metadata"]["annotations"]
+    assert annotations == {keys.RESOURCE_STATUS: '{"cpuset":"2-5"}'}
 
 
 def test_the_room_is_kept_for_the_owner_before_it_is_freed(bench: Bench) -> None:
-    bench.held()
+    bench.available()
     first = next(iter(bench.placeholders()))
     bench.owner("web-1")
     until(lambda: not bench.placeholders())
@@ -185,20 +190,20 @@ def test_the_room_is_kept_for_the_owner_before_it_is_freed(bench: Bench) -> None
     status = bench.status()
     assert [owner["name"] for owner in status["currentOwners"]] == ["web-1"]
     assert status["allocated"] == {"cpu": "4"}
-    taken = json.loads(bench.pods()["web-1"]["metadata"]["annotations"][keys.RESERVATION_ALLOCATED])
-    assert taken["name"] == "r"
+    allocated = json.loads(bench.pods()["web-1"]["metadata"]["annotations"][keys.RESERVATION_ALLOCATED])
+    assert allocated["name"] == "r"
     until(lambda: keys.HAND_OVER not in bench.ask("GET", f"{RESERVATIONS}/r")["metadata"].get("annotations", {}))
 
 
 def test_what_an_owner_leaves_over_stays_held_and_what_it_returns_is_held_again(bench: Bench) -> None:
-    bench.held(allocateOnce=False)
+    bench.available(allocateOnce=False)
     bench.owner("web-1", cpu="1")
     until(lambda: [p["spec"]["containers"][0]["name"] for p in bench.placeholders().values()] == ["rest"])
-    rest = bench.placeholder()
-    assert rest["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "3", "memory": "2Gi"}
-    assert rest["status"]["nominatedNodeName"] == "a"
+    remainder = bench.placeholder()
+    assert remainder["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "3", "memory": "2Gi"}
+    assert remainder["status"]["nominatedNodeName"] == "a"
     bench.bind("web-1", "a")
-    bench.bind(rest["metadata"]["name"], "a")
+    bench.bind(remainder["metadata"]["name"], "a")
     until(lambda: bench.status().get("allocated") == {"cpu": "1"})
     bench.api.request("DELETE", f"{PODS}/web-1", body={"gracePeriodSeconds": 0})
     until(lambda: len(bench.placeholders()) == 2)
@@ -209,12 +214,12 @@ def test_what_an_owner_leaves_over_stays_held_and_what_it_returns_is_held_again(
 
 
 def test_a_place_that_goes_is_looked_for_again(bench: Bench) -> None:
-    bench.held()
+    bench.available()
     name = next(iter(bench.placeholders()))
     bench.api.request("DELETE", f"{PODS}/{name}", body={"gracePeriodSeconds": 0})
     until(lambda: bench.phase() == "Pending")
     assert bench.status()["conditions"][0]["message"] == "its placeholder on node a is gone"
-    assert bench.said("PlaceLost") == ["r: its placeholder on node a is gone; another place is looked for"]
+    assert bench.notes("PlaceLost") == ["r: its placeholder on node a is gone; another place is looked for"]
     bench.bind(bench.placeholder()["metadata"]["name"], "b")
     until(lambda: bench.status().get("nodeName") == "b")
 
@@ -246,11 +251,11 @@ def test_what_cannot_be_read_is_said_and_holds_nothing(bench: Bench, spec: Any, 
     )
     bench.reserve("bad", **spec)
     until(lambda: bench.status("bad").get("conditions"))
-    found = bench.status("bad")
-    assert words in found["conditions"][0]["message"]
-    assert (found["phase"], found["conditions"][0]["reason"]) == ("Pending", "Unschedulable")
-    until(lambda: bench.said("InvalidReservation"))
-    assert words in bench.said("InvalidReservation")[0]
+    result = bench.status("bad")
+    assert words in result["conditions"][0]["message"]
+    assert (result["phase"], result["conditions"][0]["reason"]) == ("Pending", "Unschedulable")
+    until(lambda: bench.notes("InvalidReservation"))
+    assert words in bench.notes("InvalidReservation")[0]
     assert not bench.placeholders()
 
 
@@ -262,7 +267,7 @@ def test_a_placeholder_that_the_server_refuses_is_said(bench: Bench) -> None:
 
 
 def test_it_stands_back_while_koord_scheduler_runs(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    bench.held()
+    bench.available()
     labels = {"koord-app": "koord-scheduler"}
     spec = {"nodeName": "b", "containers": [{"name": "c", "image": "x"}]}
     theirs = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "koord", "labels": labels}, "spec": spec}
@@ -282,16 +287,16 @@ def test_no_place_is_freed_for_a_pod_that_no_numa_node_can_take(
     bench: Bench, free: tuple[str, str], begins: bool
 ) -> None:
     bench.report("a", *free)
-    bench.held()  # Its template is not Guaranteed: of the NUMA nodes it has nothing.
+    bench.available()  # Its template is not Guaranteed: of the NUMA nodes it has nothing.
     until(lambda: bench.controller._watches["topologies"].state().objects)
     bench.owner("web-1", guaranteed=True)
     until(lambda: any(pod.name == "web-1" and pod.refused() for pod in bench.controller.world.waiting.values()))
     bench.controller.round()
-    assert bool(bench.said("HandOver")) is begins
-    found = report.one_of(bench.controller.world, "r", PlaceholderSettings(), time.time())
-    assert found is not None
+    assert bool(bench.notes("HandOver")) is begins
+    document = report.one_of(bench.controller.world, "r", PlaceholderSettings(), time.time())
+    assert document is not None
     why = "it is being handed over to it" if begins else "cannot align container"
-    assert [each["why"] for each in found["waiting"]] == [why]
+    assert [each["why"] for each in document["waiting"]] == [why]
     assert len(bench.placeholders()) == (not begins)
 
 
@@ -341,11 +346,11 @@ def test_while_the_server_is_away_the_log_has_one_line(
 def test_a_lease_that_may_not_be_read_is_asked_for_once_a_minute_and_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    now, asked = 0.0, []
+    now, question = 0.0, []
 
     class Denying:
         def request(self, method: str, path: str) -> None:
-            asked.append(now)
+            question.append(now)
             raise ApiError(403, "Forbidden", "may not get leases")
 
     controller = Controller(
@@ -358,7 +363,7 @@ def test_a_lease_that_may_not_be_read_is_asked_for_once_a_minute_and_said_once(
     )
     for now in range(0, 130, 10):  # noqa: B007
         controller._look_for_rival()
-    assert asked == [0, 60, 120]
+    assert question == [0, 60, 120]
     assert len([r for r in caplog.records if "judged by its pods only" in r.message]) == 1
 
 
@@ -384,7 +389,7 @@ def test_the_definition_refuses_what_koordinators_refuses(bench: Bench) -> None:
 
 
 def test_the_command_lists_and_explains(bench: Bench) -> None:
-    bench.held(ttl="1h")
+    bench.available(ttl="1h")
     command = [sys.executable, "-m", "koordlite", "reservation"]
     where = ["--kubeconfig", str(bench.kubeconfig)]
     listed = subprocess.run([*command, "list", *where], capture_output=True, text=True, check=True).stdout
@@ -396,7 +401,7 @@ def test_the_command_lists_and_explains(bench: Bench) -> None:
     assert "waits: pod shop/web-1: Insufficient cpu by node" in explained
     names = subprocess.run([*command, "list", "-o", "name", *where], capture_output=True, text=True, check=True).stdout
     assert [name.partition("/")[0] for name in names.splitlines()] == ["reservation.scheduling.koordinator.sh"]
-    made = subprocess.run([*command, "list", "-o", "json", *where], capture_output=True, text=True, check=True).stdout
-    assert json.loads(made)["reservations"][0]["endsBy"] == "ttl"
+    output = subprocess.run([*command, "list", "-o", "json", *where], capture_output=True, text=True, check=True).stdout
+    assert json.loads(output)["reservations"][0]["endsBy"] == "ttl"
     unknown = subprocess.run([*command, "explain", "x", *where], capture_output=True, text=True, check=False)
     assert (unknown.returncode, "there is no Reservation x; there are r" in unknown.stderr) == (2, True)

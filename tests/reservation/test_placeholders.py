@@ -102,35 +102,35 @@ def reservation(template: Any, **spec: Any) -> ReservationObject:
 
 @given(SOUND | TEMPLATE)
 def test_a_template_is_refused_by_name_or_becomes_a_pod_without_rights(template: Any) -> None:
-    made = reservation(template)
-    if wrong := validity.problems(made):
+    resource = reservation(template)
+    if wrong := validity.problems(resource):
         assert all(problem.object == "reservation/r" and problem.do for problem in wrong)
         return
-    wanted = placeholder.resources(made)
-    body = placeholder.pod(made, wanted, 1, PlaceholderSettings())
+    amounts = placeholder.resources(resource)
+    body = placeholder.pod(resource, amounts, 1, PlaceholderSettings())
     spec = body["spec"]
     assert spec["automountServiceAccountToken"] is False
     assert not {"hostNetwork", "serviceAccountName", "nodeName", "initContainers"} & spec.keys()
     assert all(volume.get("persistentVolumeClaim") for volume in spec.get("volumes", ()))
     assert all(not {"command", "env", "volumeMounts", "args"} & container.keys() for container in spec["containers"])
     pod = msgspec.convert(body, PodObject, strict=False)
-    found: list[Any] = []
-    held = {name: q for name, q in effective_requests(pod.spec, "", found).items() if q.nano > 0}
-    asked = {name: q for name, q in wanted.items() if q.nano > 0 and name != "pods"}
-    assert not found
-    assert {name: held.get(name) for name in asked} == asked
+    pods: list[Any] = []
+    holding = {name: q for name, q in effective_requests(pod.spec, "", pods).items() if q.nano > 0}
+    requested = {name: q for name, q in amounts.items() if q.nano > 0 and name != "pods"}
+    assert not pods
+    assert {name: holding.get(name) for name in requested} == requested
 
 
 def test_a_guaranteed_template_stays_guaranteed_when_a_part_is_left() -> None:
     both = {"cpu": "4", "memory": "4Gi"}
     container = {"name": "c", "resources": {"requests": both, "limits": both}}
     template = {"spec": {"containers": [container], "runtimeClassName": "vm"}}
-    made = reservation(template)
-    half = {name: type(q)(q.nano // 2, q.format) for name, q in template_requests(made).items()}
-    pod = msgspec.convert(placeholder.pod(made, half, 2, PlaceholderSettings()), PodObject, strict=False)
+    resource = reservation(template)
+    half = {name: type(q)(q.nano // 2, q.format) for name, q in template_requests(resource).items()}
+    pod = msgspec.convert(placeholder.pod(resource, half, 2, PlaceholderSettings()), PodObject, strict=False)
     assert kube_qos(pod) == "Guaranteed"
     assert effective_requests(pod.spec, "", []) == half
-    assert "runtimeClassName" not in placeholder.pod(made, half, 2, PlaceholderSettings())["spec"], (
+    assert "runtimeClassName" not in placeholder.pod(resource, half, 2, PlaceholderSettings())["spec"], (
         "its overhead is in the amounts"
     )
 
@@ -140,34 +140,36 @@ def test_a_pinned_template_goes_to_its_node_only() -> None:
     terms = [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}, {}]
     rule = "requiredDuringSchedulingIgnoredDuringExecution"
     affinity = {"nodeAffinity": {rule: {"nodeSelectorTerms": terms}}}
-    made = reservation({"spec": {**requests, "nodeName": "n7", "affinity": affinity}})
-    found = placeholder.pod(made, placeholder.resources(made), 1, PlaceholderSettings())["spec"]["affinity"][
+    resource = reservation({"spec": {**requests, "nodeName": "n7", "affinity": affinity}})
+    document = placeholder.pod(resource, placeholder.resources(resource), 1, PlaceholderSettings())["spec"]["affinity"][
         "nodeAffinity"
     ][rule]
     line = {"key": "metadata.name", "operator": "In", "values": ["n7"]}
-    assert [term["matchFields"] for term in found["nodeSelectorTerms"]] == [[line], [line]]
+    assert [term["matchFields"] for term in document["nodeSelectorTerms"]] == [[line], [line]]
 
 
 @given(some.text(max_size=20) | ANYTHING.map(lambda value: msgspec.json.encode(value).decode()))
 def test_whatever_is_noted_about_a_hand_over_is_read_or_reported(text: str) -> None:
     requests = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
-    made = reservation({"spec": requests})
-    made = msgspec.structs.replace(
-        made, metadata=msgspec.structs.replace(made.metadata, annotations={keys.HAND_OVER: text})
+    resource = reservation({"spec": requests})
+    resource = msgspec.structs.replace(
+        resource, metadata=msgspec.structs.replace(resource.metadata, annotations={keys.HAND_OVER: text})
     )
-    read = hand_over.read(made)
-    assert read is not None or any(problem.field == keys.HAND_OVER for problem in validity.problems(made))
-    assert isinstance(hand_over.may_try(made, "p", NOW), bool)
+    read = hand_over.read(resource)
+    assert read is not None or any(problem.field == keys.HAND_OVER for problem in validity.problems(resource))
+    assert isinstance(hand_over.may_try(resource, "p", NOW), bool)
 
 
 def test_pauses_double_up_to_five_minutes() -> None:
-    made, pauses = reservation({}), []
+    resource, pauses = reservation({}), []
     text = hand_over.begin("ns", "p", "p", before=None, now=NOW, remainder="")
     for _ in range(7):
-        meta = msgspec.structs.replace(made.metadata, annotations={keys.HAND_OVER: text})
-        made = msgspec.structs.replace(made, metadata=meta)
-        text = hand_over.give_up(hand_over.read(made), NOW, "")  # type: ignore[arg-type]
-        over = msgspec.structs.replace(made, metadata=msgspec.structs.replace(meta, annotations={keys.HAND_OVER: text}))
+        meta = msgspec.structs.replace(resource.metadata, annotations={keys.HAND_OVER: text})
+        resource = msgspec.structs.replace(resource, metadata=meta)
+        text = hand_over.give_up(hand_over.read(resource), NOW, "")  # type: ignore[arg-type]
+        over = msgspec.structs.replace(
+            resource, metadata=msgspec.structs.replace(meta, annotations={keys.HAND_OVER: text})
+        )
         pauses.append(next(second for second in range(1000) if hand_over.may_try(over, "p", NOW + second)))
         text = hand_over.begin("ns", "p", "p", before=hand_over.read(over), now=NOW, remainder="")
     assert pauses == [10, 20, 40, 80, 160, 300, 300]

@@ -41,37 +41,37 @@ def pod(**meta: Any) -> PodObject:
 
 @given(some.lists(some.tuples(some.sampled_from("abcd"), some.none() | AMOUNTS), max_size=12))
 def test_what_owners_took_comes_back_when_they_go(history: list[tuple[str, dict[str, Quantity] | None]]) -> None:
-    held = Holding(names=("cpu",), allocatable={"cpu": Quantity.of(8)})
+    holding = Holding(names=("cpu",), allocatable={"cpu": Quantity.of(8)})
     alive: dict[str, dict[str, Quantity]] = {}
     for uid, requests in history:
         if requests is None:
-            held = held.returned_by(uid)
+            holding = holding.returned_by(uid)
             alive.pop(uid, None)
         else:
-            held = held.taken_by(uid, requests)
+            holding = holding.taken_by(uid, requests)
             alive.setdefault(uid, requests)
-        taken = sum(amounts["cpu"].value for amounts in alive.values() if "cpu" in amounts)
-        assert held.allocated.get("cpu", Quantity(0)).value == taken
-        assert "memory" not in held.allocated
-        assert held.available["cpu"].value == max(8 - taken, 0)
+        allocated = sum(amounts["cpu"].value for amounts in alive.values() if "cpu" in amounts)
+        assert holding.allocated.get("cpu", Quantity(0)).value == allocated
+        assert "memory" not in holding.allocated
+        assert holding.available["cpu"].value == max(8 - allocated, 0)
 
 
 @given(some.integers(0, 40), some.integers(0, 30), some.integers(0, 10), some.integers(0, 10), some.booleans())
 def test_no_pod_fits_where_node_and_reservation_together_have_less_than_it_asks(
-    asked: int, others: int, size: int, owned: int, restricted: bool
+    requested: int, foreign: int, size: int, owned: int, restricted: bool
 ) -> None:
-    held = Holding(
+    holding = Holding(
         policy="Restricted" if restricted else "Aligned", names=("cpu",), allocatable={"cpu": Quantity.of(size)}
     ).taken_by("owner", {"cpu": Quantity.of(min(owned, size))})
-    taken = min(owned, size)
+    allocated = min(owned, size)
     node = NodeCapacity(
         allocatable={"cpu": 32_000, "pods": 110},
-        requested={"cpu": 1000 * (others + size + taken)},
-        owners={"cpu": 1000 * taken},
+        requested={"cpu": 1000 * (foreign + size + allocated)},
+        owners={"cpu": 1000 * allocated},
     )
-    why = capacity.refusals(Demand(requests={"cpu": Quantity.of(asked)}, must_reserve=True), node, [held])
-    if asked:
-        enough = asked <= 32 - others - taken and (not restricted or asked <= size - taken)
+    why = capacity.refusals(Demand(requests={"cpu": Quantity.of(requested)}, must_reserve=True), node, [holding])
+    if requested:
+        enough = requested <= 32 - foreign - allocated and (not restricted or requested <= size - allocated)
         assert (why == ()) == enough
 
 
@@ -128,8 +128,8 @@ def test_a_selector_that_can_select_nothing_is_refused(text: str, line: str) -> 
 
 
 def test_one_that_was_never_placed_expires_too() -> None:
-    found = lifecycle.synced(reservation(ttl="50s"), [], nodes=["n1"], now=NOW)
-    assert lifecycle.is_expired(found)
+    result = lifecycle.synced(reservation(ttl="50s"), [], nodes=["n1"], now=NOW)
+    assert lifecycle.is_expired(result)
 
 
 def test_nothing_changes_the_same_status_comes_back() -> None:
@@ -142,10 +142,10 @@ def test_an_owner_ends_it_unless_it_may_be_taken_again() -> None:
     took = [(pod(annotations=note), {"cpu": Quantity.of(2), "memory": Quantity.of(1)})]
     status = {"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "8"}}
     once = lifecycle.synced(reservation(status=status), took, nodes=["n1"], now=NOW)
-    again = lifecycle.synced(reservation(status=status, allocateOnce=False), took, nodes=["n1"], now=NOW)
-    assert (once.phase, again.phase) == ("Succeeded", "Available")
-    assert once.allocated == again.allocated == {"cpu": "2"}
-    assert [owner.name for owner in again.current_owners or ()] == ["p"]
+    second = lifecycle.synced(reservation(status=status, allocateOnce=False), took, nodes=["n1"], now=NOW)
+    assert (once.phase, second.phase) == ("Succeeded", "Available")
+    assert once.allocated == second.allocated == {"cpu": "2"}
+    assert [owner.name for owner in second.current_owners or ()] == ["p"]
 
 
 def test_a_ttl_that_is_none_is_an_error_of_the_reservation() -> None:
@@ -158,13 +158,13 @@ def test_two_annotations_that_cannot_be_read_are_two_problems() -> None:
         "node.koordinator.sh/reservation": "{",
         "scheduling.koordinator.sh/reservation-restricted-options": "[",
     }
-    held, problems = lifecycle.holding(reservation(meta={"annotations": notes}, allocatePolicy="Restricted"))
+    holding, problems = lifecycle.holding(reservation(meta={"annotations": notes}, allocatePolicy="Restricted"))
     assert {problem.field for problem in problems} == set(notes)
-    assert not lifecycle.is_matchable(reservation(status={"phase": "Available", "nodeName": "n"}), held, problems)
+    assert not lifecycle.is_matchable(reservation(status={"phase": "Available", "nodeName": "n"}), holding, problems)
 
 
 def test_its_pod_keeps_every_field_of_the_template() -> None:
     spec = {"containers": [], "dnsPolicy": "None", "tolerations": [{"operator": "Exists"}]}
-    found = reserve_pod(reservation(template={"metadata": {"generateName": "x"}, "spec": spec}))
-    assert found["spec"].items() >= spec.items()
-    assert found["metadata"]["generateName"] == "x"
+    document = reserve_pod(reservation(template={"metadata": {"generateName": "x"}, "spec": spec}))
+    assert document["spec"].items() >= spec.items()
+    assert document["metadata"]["generateName"] == "x"

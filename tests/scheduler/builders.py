@@ -74,11 +74,11 @@ class Scene:
         if zones:
             self.report(name, *zones, **report)
 
-    def report(self, name: str, *zones: Mapping[str, str], **given: Any) -> None:
+    def report(self, name: str, *zones: Mapping[str, str], **fields: Any) -> None:
         """A new version of a node's report."""
         self._versions += 1
-        made = report(name, *zones, version=str(self._versions), **given)
-        self.cluster.put_report(msgspec.convert(made, objects.NRTObject))
+        obj = report(name, *zones, version=str(self._versions), **fields)
+        self.cluster.put_report(msgspec.convert(obj, objects.NRTObject))
 
     def put(self, pod: Any) -> None:
         """A pod as the watch brings it."""
@@ -147,9 +147,9 @@ def report(
                         "name": key,
                         "capacity": most.get(key, "64Gi"),
                         "allocatable": most.get(key, "64Gi"),
-                        "available": left,
+                        "available": free,
                     }
-                    for key, left in zone.items()
+                    for key, free in zone.items()
                 ],
             }
             for number, zone in numbered
@@ -161,25 +161,25 @@ def _costs(row: Sequence[int]) -> list[dict[str, Any]]:
     return [{"name": f"node-{number}", "value": far} for number, far in enumerate(row)]
 
 
-def pod(name: str, cpu: str = "2", memory: str = "1Gi", **given: Any) -> Any:
+def pod(name: str, cpu: str = "2", memory: str = "1Gi", **fields: Any) -> Any:
     """A Guaranteed pod with one container. `node`, `phase`, `scheduler`, `priority`, `requests`, `annotations`."""
-    amounts = {"cpu": cpu, "memory": memory, **given.get("requests", {})}
+    amounts = {"cpu": cpu, "memory": memory, **fields.get("requests", {})}
     spec: dict[str, Any] = {"containers": [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]}
-    spec["schedulerName"], spec["priority"] = given.get("scheduler", OURS), given.get("priority", 0)
-    phase = given.get("phase", "Pending")
-    status = {"phase": phase, "qosClass": given.get("qos", "Guaranteed"), "reason": given.get("reason", "")}
+    spec["schedulerName"], spec["priority"] = fields.get("scheduler", OURS), fields.get("priority", 0)
+    phase = fields.get("phase", "Pending")
+    status = {"phase": phase, "qosClass": fields.get("qos", "Guaranteed"), "reason": fields.get("reason", "")}
     if phase != "Pending":
         status["startTime"] = "2026-01-01T00:00:00Z"
-    if given.get("node"):
-        spec["nodeName"] = given["node"]
-    meta = {"name": name, "namespace": "ns", "uid": given.get("uid", f"uid-{name}")}
-    meta["annotations"] = given.get("annotations") or {}
+    if fields.get("node"):
+        spec["nodeName"] = fields["node"]
+    meta = {"name": name, "namespace": "ns", "uid": fields.get("uid", f"uid-{name}")}
+    meta["annotations"] = fields.get("annotations") or {}
     return {"metadata": meta, "spec": spec, "status": status}
 
 
-def bound(made: Any, node: str, phase: str = "Running") -> Any:
+def bound(obj: Any, node: str, phase: str = "Running") -> Any:
     """The same pod on a node."""
-    status = {**made["status"], "phase": phase}
+    status = {**obj["status"], "phase": phase}
     if phase != "Pending":
         status["startTime"] = "2026-01-01T00:00:00Z"
-    return {**made, "spec": {**made["spec"], "nodeName": node}, "status": status}
+    return {**obj, "spec": {**obj["spec"], "nodeName": node}, "status": status}

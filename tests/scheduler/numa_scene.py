@@ -17,7 +17,7 @@ FREE = ({"cpu": "2", "memory": "8Gi"}, {"cpu": "6", "memory": "24Gi"})
 TOTALS = {"cpu": "8", "memory": "32Gi"}
 
 
-def container(name: str, **given: Any) -> dict[str, Any]:
+def container(name: str, **fields: Any) -> dict[str, Any]:
     """An entry of the placement annotation; promised CPUs 0-3 on NUMA node 0, and there."""
     return {
         "namespace": "shop",
@@ -36,7 +36,7 @@ def container(name: str, **given: Any) -> dict[str, Any]:
         "memoryByNUMA": {"0": 1 << 30},
         "devices": [],
         "fixFailed": False,
-        **given,
+        **fields,
     }
 
 
@@ -60,34 +60,34 @@ def four(clock: Clock) -> dict[str, str]:
 
 def scene() -> Scene:
     """Nodes good, old, broken and bare; on good, shop/astray runs on both NUMA nodes."""
-    made = Scene()
+    created = Scene()
     astray = container("astray", promisedCPUs="4-5", cpuset="3-5", cpusByNUMA={"0": "3", "1": "4-5"})
     here = notes(
-        container("web", promisedCPUs="0-2", cpuset="0-2", cpusByNUMA={"0": "0-2"}), astray, wall=made.clock.wall
+        container("web", promisedCPUs="0-2", cpuset="0-2", cpusByNUMA={"0": "0-2"}), astray, wall=created.clock.wall
     )
-    made.node("good")
-    made.cluster.put_report(
+    created.node("good")
+    created.cluster.put_report(
         msgspec.convert(with_distances(report("good", *FREE, totals=TOTALS, annotations=here)), NRT)
     )
-    made.node("old", *FREE, totals=TOTALS, annotations=notes(astray, wall=made.clock.wall - 3600))
-    made.node("broken", *FREE, totals=TOTALS, annotations={keys.CPU_TOPOLOGY: "{"})
-    made.node("bare")
+    created.node("old", *FREE, totals=TOTALS, annotations=notes(astray, wall=created.clock.wall - 3600))
+    created.node("broken", *FREE, totals=TOTALS, annotations={keys.CPU_TOPOLOGY: "{"})
+    created.node("bare")
     for name in ("web", "astray"):
-        made.put(placed(name, "good"))
-    return made
+        created.put(placed(name, "good"))
+    return created
 
 
-def with_distances(made: Any) -> Any:
+def with_distances(created: Any) -> Any:
     """The same report with 21 between its NUMA nodes."""
-    for zone in made["zones"]:
+    for zone in created["zones"]:
         zone["costs"] = [{"name": f"node-{n}", "value": 10 if zone["name"] == f"node-{n}" else 21} for n in range(2)]
-    return made
+    return created
 
 
 def placed(name: str, node: str) -> Any:
     """A pod of shop on `node`, running."""
-    given = pod(name, "2", "1Gi")
-    given["metadata"] = {"namespace": "shop", "name": name, "uid": f"uid-{name}"}
-    given["spec"]["nodeName"] = node
-    given["status"] = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
-    return given
+    obj = pod(name, "2", "1Gi")
+    obj["metadata"] = {"namespace": "shop", "name": name, "uid": f"uid-{name}"}
+    obj["spec"]["nodeName"] = node
+    obj["status"] = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
+    return obj

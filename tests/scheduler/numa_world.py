@@ -100,14 +100,14 @@ def path_of(policy: Policy) -> str:
 def world(folder: pathlib.Path) -> Iterator[World]:
     """With both namespaces, and permission for the user `may`."""
     with ApiServer(seed=1, tokens=TOKENS) as server:
-        made = World(server, folder)
+        opened = World(server, folder)
         for name in ("volcano-system", "koordinator-system"):
-            made.api.request("POST", "/api/v1/namespaces", body=_object("Namespace", "v1", name))
+            opened.api.request("POST", "/api/v1/namespaces", body=_object("Namespace", "v1", name))
         put = {"nonResourceURLs": ["/rest"], "verbs": ["put"]}
-        _allow(made.api, "may", put)
-        _allow(made.api, "reads", _LISTS)
-        yield made
-        made.http.close()
+        _allow(opened.api, "may", put)
+        _allow(opened.api, "reads", _LISTS)
+        yield opened
+        opened.http.close()
 
 
 def _allow(api: access.Api, user: str, rule: dict[str, Any]) -> None:

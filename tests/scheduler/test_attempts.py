@@ -24,18 +24,18 @@ def test_old_attempts_keep_the_chosen_node_and_some_of_each_kind(monkeypatch: py
     scene = world(monkeypatch, rows=200)
     names = sorted(scene.cluster.nodes)
     for number in range(6):
-        made = pod(f"p{number}")
-        scene.put(made)
-        passed, _ = scene.filter(made, *names)
-        scene.extender.prioritize(as_object(made), passed)
-        scene.bind(made, "n39")
+        obj = pod(f"p{number}")
+        scene.put(obj)
+        passed, _ = scene.filter(obj, *names)
+        scene.extender.prioritize(as_object(obj), passed)
+        scene.bind(obj, "n39")
     oldest, newest = (documents.of_pod(scene.extender, f"ns/p{number}") for number in (0, 5))
     assert oldest is not None
     assert newest is not None
     assert (len(newest["nodes"]), newest["onlySomeNodes"]) == (40, False)
-    kept = {each["node"] for each in oldest["nodes"]}
+    retained = {each["node"] for each in oldest["nodes"]}
     assert oldest["onlySomeNodes"]
-    assert "n39" in kept
+    assert "n39" in retained
     assert sum(bool(each["refusal"]) for each in oldest["nodes"]) == attempts.SAMPLES
     assert (oldest["passed"], oldest["refused"]) == (20, {"cannot align container": 20})
 
@@ -50,7 +50,7 @@ def test_the_number_of_pods_is_bounded_and_one_pod_is_remembered_once(monkeypatc
     assert documents.of_pod(scene.extender, "ns/p0") is None
     for _ in range(4):
         scene.filter(pod("p7"), "n01")
-    found = documents.of_pod(scene.extender, "ns/p7")
-    assert found is not None
-    assert found["attempts"] == 5
+    document = documents.of_pod(scene.extender, "ns/p7")
+    assert document is not None
+    assert document["attempts"] == 5
     assert scene.extender.attempts._rows == sum(len(each.rows) for each in scene.extender.attempts._attempts.values())

@@ -34,9 +34,9 @@ RESOURCES = ({"cpu": "4"}, {"cpu": "2500m", "memory": "8Gi"}, {"memory": "20Gi"}
 
 
 def node(name: str, reservation: Any = None, cpu: str = "32", memory: str = "64Gi", **notes: str) -> dict[str, Any]:
-    kept = {keys.RESERVATION: reservation if isinstance(reservation, str) else json.dumps(reservation)}
+    retained = {keys.RESERVATION: reservation if isinstance(reservation, str) else json.dumps(reservation)}
     amounts = {"cpu": cpu, "memory": memory, "pods": "110"}
-    meta = {"name": name, "annotations": {**(kept if reservation is not None else {}), **notes}}
+    meta = {"name": name, "annotations": {**(retained if reservation is not None else {}), **notes}}
     status = {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
     return {"kind": "Node", "metadata": meta, "spec": {}, "status": status}
 
@@ -102,7 +102,7 @@ def test_an_annotation_that_cannot_be_read_leaves_the_last_one_in_force(caplog: 
 @pytest.mark.parametrize("seed", range(slices.amount(200, 20)))
 def test_no_pod_is_placed_that_the_descheduler_would_move(seed: int) -> None:
     """Both in turns over a random cluster, whose nodes keep back other amounts from time to time."""
-    random, scene, found = Random(seed), Scene(), list[Finding]()
+    random, scene, findings = Random(seed), Scene(), list[Finding]()
     nodes: dict[str, Any] = {}
     pods: dict[str, Any] = {}
     for name in ("a", "b", "c"):
@@ -111,17 +111,17 @@ def test_no_pod_is_placed_that_the_descheduler_would_move(seed: int) -> None:
         nodes[name] = node(name, reservation, **amplified)
         put(scene, nodes[name])
     for step in range(30):
-        asked = pod(f"p{step}", random.choice(["500m", "2", "5", "11"]), random.choice(["1Gi", "6Gi", "17Gi"]))
+        request = pod(f"p{step}", random.choice(["500m", "2", "5", "11"]), random.choice(["1Gi", "6Gi", "17Gi"]))
         # kube-scheduler's own part: what fits by what the node has in all.
         free = {name: scene.cluster.row(name) for name in nodes}
-        passed, _ = scene.filter(asked, *(name for name, row in free.items() if row and _fits(asked, row)))
+        passed, _ = scene.filter(request, *(name for name, row in free.items() if row and _fits(request, row)))
         if passed:
-            chosen = random.choice(passed)
-            asked["spec"]["nodeName"], asked["status"] = chosen, {"phase": "Running", "startTime": NOW}
-            scene.cluster.put_pod(as_object(asked))
-            pods[f"p{step}"] = asked
-        found = _findings([*nodes.values(), *pods.values()])
-        assert not found, (step, found)
+            target = random.choice(passed)
+            request["spec"]["nodeName"], request["status"] = target, {"phase": "Running", "startTime": NOW}
+            scene.cluster.put_pod(as_object(request))
+            pods[f"p{step}"] = request
+        findings = _findings([*nodes.values(), *pods.values()])
+        assert not findings, (step, findings)
     assert len(pods) > 5
 
 
@@ -131,53 +131,53 @@ def test_none_either_with_cpus_of_their_own_and_reservations(seed: int) -> None:
     """The same on nodes that report their CPUs, with pods that get CPUs of their own, best-effort pods, nodes that keep
     back CPUs by list or only as ids, and Reservations whose placeholders make way for their owners."""
     random, scene = Random(seed), Scene()
-    kept: tuple[Any, ...] = ({"reservedCPUs": "0-3"}, {"resources": {"cpu": "5", "memory": "9Gi"}}, {})
-    kept += ({"reservedCPUs": "0-5", "applyPolicy": "ReservedCPUsOnly"},)
+    retained: tuple[Any, ...] = ({"reservedCPUs": "0-3"}, {"resources": {"cpu": "5", "memory": "9Gi"}}, {})
+    retained += ({"reservedCPUs": "0-5", "applyPolicy": "ReservedCPUsOnly"},)
     objects_: dict[str, Any] = {}
     waiting: list[str] = []
     for name in ("a", "b", "c"):
         amplified = {keys.AMPLIFICATION_RATIO: json.dumps({"cpu": random.choice([1.5, 2.0])})}
-        objects_[name] = node(name, random.choice(kept), cpu="32", **(amplified if random.random() < 0.6 else {}))
+        objects_[name] = node(name, random.choice(retained), cpu="32", **(amplified if random.random() < 0.6 else {}))
         put(scene, objects_[name])
         scene.report(name, HALF, HALF, policy="none", annotations=CPUS)
 
-    def place(asked: dict[str, Any]) -> bool:
+    def place(request: dict[str, Any]) -> bool:
         rows = {name: scene.cluster.row(name) for name in ("a", "b", "c")}
-        passed, _ = scene.filter(asked, *(name for name, row in rows.items() if row and _fits(asked, row)))
-        chosen = random.choice(passed) if passed else ""
-        if not chosen or scene.bind(asked, chosen):
+        passed, _ = scene.filter(request, *(name for name, row in rows.items() if row and _fits(request, row)))
+        target = random.choice(passed) if passed else ""
+        if not target or scene.bind(request, target):
             return False
-        asked["metadata"]["annotations"] = {**asked["metadata"]["annotations"], **scene.api.bound[-1][2]}
-        asked["spec"]["nodeName"], asked["status"] = chosen, {"phase": "Running", "startTime": NOW}
-        scene.cluster.put_pod(as_object(asked))
-        objects_[asked["metadata"]["name"]] = asked
+        request["metadata"]["annotations"] = {**request["metadata"]["annotations"], **scene.api.bound[-1][2]}
+        request["spec"]["nodeName"], request["status"] = target, {"phase": "Running", "startTime": NOW}
+        scene.cluster.put_pod(as_object(request))
+        objects_[request["metadata"]["name"]] = request
         return True
 
     for step in range(30):
         name, cpu = f"p{step}", random.choice(["1", "2", "4", "8"])
         labels = random.choice([{}, {keys.QOS_CLASS: "LSR", keys.PRIORITY_CLASS: "koord-prod"}, {keys.QOS_CLASS: "BE"}])
-        asked = pod(name, cpu, random.choice(["1Gi", "6Gi"]), **labels)
+        request = pod(name, cpu, random.choice(["1Gi", "6Gi"]), **labels)
         if (kind := random.random()) < 0.2:
-            asked = stand_in(pod(f"reservation-uid-r{step}-0", cpu, **labels), f"r{step}")
-            if place(asked):
-                where = asked["spec"]["nodeName"]
+            request = stand_in(pod(f"reservation-uid-r{step}-0", cpu, **labels), f"r{step}")
+            if place(request):
+                where = request["spec"]["nodeName"]
                 status = {"allocatable": {"cpu": cpu, "memory": "1Gi"}}
                 put_reservation(scene, reservation(f"r{step}", where, cpu, status=status))
                 waiting.append(f"r{step}")
         elif kind < 0.4 and waiting:
-            held = waiting.pop(random.randrange(len(waiting)))
-            stand = objects_.pop(f"reservation-uid-{held}-0")
+            holding = waiting.pop(random.randrange(len(waiting)))
+            stand = objects_.pop(f"reservation-uid-{holding}-0")
             cpu = stand["spec"]["containers"][0]["resources"]["requests"]["cpu"]
-            own = pod(name, cpu, **{**stand["metadata"]["labels"], "app": held})
+            own = pod(name, cpu, **{**stand["metadata"]["labels"], "app": holding})
             own["metadata"]["labels"].pop(keys.RESERVATION_UID)
-            scene.cluster.remove_pod(f"ns/reservation-uid-{held}-0")
+            scene.cluster.remove_pod(f"ns/reservation-uid-{holding}-0")
             row = scene.cluster.row(stand["spec"]["nodeName"])
             assert place(own) or (row and not row.limits), "what the placeholder held is there for its owner"
-            scene.cluster.remove_reservation(held)
+            scene.cluster.remove_reservation(holding)
         else:
-            place(asked)
-        found = _findings(list(objects_.values()))
-        assert not found, (step, asked["metadata"], found)
+            place(request)
+        findings = _findings(list(objects_.values()))
+        assert not findings, (step, request["metadata"], findings)
     assert sum(each["kind"] == "Pod" for each in objects_.values()) > 5
 
 
@@ -187,13 +187,13 @@ def test_a_node_that_keeps_much_back_is_rated_by_the_rest() -> None:
     for name, reservation_ in (("a", None), ("b", {"resources": {"cpu": "28"}})):
         put(scene, node(name, reservation_))
         scene.report(name, HALF, HALF)
-    asked = pod("asked", "2", "16Gi")
-    shape, rows = PodShape(as_object(asked)), {name: scene.cluster.row(name) for name in ("a", "b")}
+    request = pod("asked", "2", "16Gi")
+    shape, rows = PodShape(as_object(request)), {name: scene.cluster.row(name) for name in ("a", "b")}
     # (14/16 + 16/32) / 2 and (2/4 + 16/32) / 2
     points = {name: judge.points(shape, row, scene.cluster.settings) for name, row in rows.items() if row}
     assert points == {"a": 68, "b": 50}
-    assert scene.filter(asked, "a", "b")[0] == ["a", "b"]
-    assert dict(scene.extender.prioritize(as_object(asked), ["a", "b"])) == {"a": 10, "b": 0}
+    assert scene.filter(request, "a", "b")[0] == ["a", "b"]
+    assert dict(scene.extender.prioritize(as_object(request), ["a", "b"])) == {"a": 10, "b": 0}
 
 
 def test_the_controller_sees_no_room_where_the_extender_sees_none() -> None:
@@ -203,12 +203,12 @@ def test_the_controller_sees_no_room_where_the_extender_sees_none() -> None:
     assert where is not None
     assert (where.allocatable["cpu"], where.allocatable["memory"]) == (28_000, 64 * 2**30)
     world.put_node(msgspec.convert(node("a", "{"), objects.NodeObject))
-    assert (again := world.capacity("a")) and again.allocatable["cpu"] == 28_000, "what it said before holds"
+    assert (second := world.capacity("a")) and second.allocatable["cpu"] == 28_000, "what it said before holds"
 
 
-def _fits(asked: dict[str, Any], row: Any) -> bool:
+def _fits(request: dict[str, Any], row: Any) -> bool:
     used = [each.shape.total for each in row.pods]
-    total = PodShape(as_object(asked)).total
+    total = PodShape(as_object(request)).total
     return all(sum(one.get(r, 0) for one in used) + total[r] <= row.allocatable[r] for r in ("cpu", "memory"))
 
 

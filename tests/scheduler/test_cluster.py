@@ -19,9 +19,9 @@ FULL = {"cpu": "8", "memory": "32Gi"}
 
 
 def scene(**settings: object) -> Scene:
-    made = Scene(JudgeSettings(**settings))  # type: ignore[arg-type]
-    made.node("a", FULL, FULL, signed=[])
-    return made
+    created = Scene(JudgeSettings(**settings))  # type: ignore[arg-type]
+    created.node("a", FULL, FULL, signed=[])
+    return created
 
 
 def test_a_binding_counts_on_every_numa_node_until_the_report_counts_it() -> None:
@@ -150,10 +150,10 @@ def test_the_best_node_of_a_prioritized_pod_is_kept_for_a_moment() -> None:
     first, passed = pod("first", "6"), ["a", "b"]
     world.filter(first, *passed)
     scores = world.extender.prioritize(builders.as_object(first), passed)
-    kept = world.cluster.assumed.of_pod("uid-first")
-    assert kept is not None
-    assert kept.stage == "tentative"
-    assert dict(scores)[kept.node] == max(score for _, score in scores)
+    retained = world.cluster.assumed.of_pod("uid-first")
+    assert retained is not None
+    assert retained.stage == "tentative"
+    assert dict(scores)[retained.node] == max(score for _, score in scores)
     world.clock.pass_(2.1)
     world.cluster.refresh()
     assert world.cluster.assumed.ends == {"expired": 1}
@@ -212,8 +212,8 @@ def test_cache_modes(mode: str, passes: bool, zones: list[int]) -> None:
 def test_pods_of_other_schedulers(mode: str, passes: list[str]) -> None:
     world = scene(foreign_pods=mode)
     world.put(bound(pod("foreign", "6", scheduler="volcano"), "a"))
-    found = [name for name, cpu in (("small", "2"), ("large", "6")) if world.filter(pod(name, cpu), "a")[0]]
-    assert found == passes
+    result = [name for name, cpu in (("small", "2"), ("large", "6")) if world.filter(pod(name, cpu), "a")[0]]
+    assert result == passes
 
 
 def test_steps_of_the_wall_clock_change_nothing() -> None:
@@ -305,9 +305,9 @@ def test_a_pod_that_waits_is_judged_before_it_is_asked_about(monkeypatch: pytest
     world.put(pod("first", "6"))
     world.put(pod("other", "7", scheduler="other"))
     world.extender.warm(4)
-    judged: list[str] = []
-    monkeypatch.setattr(Board, "judge", lambda board, rows: judged.extend(row.name for row in rows if row))
+    judgements: list[str] = []
+    monkeypatch.setattr(Board, "judge", lambda board, rows: judgements.extend(row.name for row in rows if row))
     assert world.filter(pod("first", "6"), "a")[0] == ["a"]
-    assert judged == [], "nothing was left to judge"
+    assert judgements == [], "nothing was left to judge"
     world.filter(pod("other", "7", scheduler="other"), "a")
-    assert judged == ["a"], "of another scheduler's pods nobody asks here"
+    assert judgements == ["a"], "of another scheduler's pods nobody asks here"

@@ -37,39 +37,39 @@ def url() -> Iterator[str]:
     server.close()
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert cli.main(["scheduler", *words]) == 0
     return capsys.readouterr().out
 
 
 def test_explain_says_why_not_with_numbers(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = said(capsys, "explain", "ns/p", "--url", url)
+    text = printed(capsys, "explain", "ns/p", "--url", url)
     assert "pod ns/p: Guaranteed; aligned: c cpu 4, memory 1Gi" in text
     assert "1 of 2 nodes pass\n  1 cannot align container" in text
     assert "bound to a, NUMA nodes 0" in text
     assert "b: no, cannot align container (container c asks cpu 4; NUMA node 0 has 0)" in text
-    assert json.loads(said(capsys, "explain", "ns/p", "--url", url, "-o", "json"))["chosen"] == "a"
+    assert json.loads(printed(capsys, "explain", "ns/p", "--url", url, "-o", "json"))["chosen"] == "a"
 
 
 def test_state_shows_the_report_and_what_is_on_top(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = said(capsys, "state", "a", "--url", url)
+    text = printed(capsys, "state", "a", "--url", url)
     assert "NUMA node 0: cpu 8 of 68719476736, judged 4" in text
     assert "reserved 0 s ago for ns/p (bound): cpu 4, memory 1Gi" in text
     assert "clean: the report counts these pods" in text
-    assert json.loads(said(capsys, "state", "--url", url))["reservations"] == 1
+    assert json.loads(printed(capsys, "state", "--url", url))["reservations"] == 1
 
 
 def test_log_levels_are_shown_and_changed_with_the_token_only(
     url: str, capsys: pytest.CaptureFixture[str], tmp_path: object
 ) -> None:
-    assert said(capsys, "log-level", "--url", url) == "everything else: info\n"
+    assert printed(capsys, "log-level", "--url", url) == "everything else: info\n"
     assert (
         cli.main(["scheduler", "log-level", "debug", "--flow", "bind", "--url", url, "--state-dir", str(tmp_path)]) == 2
     )
     assert "bearer token is needed" in capsys.readouterr().err
     with open(f"{tmp_path}/http-token", "w", encoding="ascii") as file:
         file.write("t\n")
-    text = said(capsys, "log-level", "debug", "--flow", "bind", "--url", url, "--state-dir", str(tmp_path))
+    text = printed(capsys, "log-level", "debug", "--flow", "bind", "--url", url, "--state-dir", str(tmp_path))
     assert text == "everything else: info\nflow bind: debug\n"
 
 

@@ -54,20 +54,20 @@ channel.recv(1)
 def front(tmp_path: pathlib.Path) -> Iterator[Front]:
     script = tmp_path / "replica.py"
     script.write_text(REPLICA)
-    made = Front([[sys.executable, str(script), str(number)] for number in range(2)])
-    made.start()
-    until(lambda: all(replica.is_ready for replica in made.replicas))
-    yield made
-    made.stop()
-    assert all(replica.has_ended for replica in made.replicas)
+    running = Front([[sys.executable, str(script), str(number)] for number in range(2)])
+    running.start()
+    until(lambda: all(replica.is_ready for replica in running.replicas))
+    yield running
+    running.stop()
+    assert all(replica.has_ended for replica in running.replicas)
 
 
-def asked(front: Front, body: bytes = b"{}") -> tuple[int, str, int, float]:
+def ask(front: Front, body: bytes = b"{}") -> tuple[int, str, int, float]:
     """Status, who answered, its process, and the seconds that it took."""
     started = time.monotonic()
     answer = front.post("/filter", body)
-    said = json.loads(answer.body) if answer.status == 200 else {"replica": "", "pid": 0}
-    return answer.status, said["replica"], said["pid"], time.monotonic() - started
+    output = json.loads(answer.body) if answer.status == 200 else {"replica": "", "pid": 0}
+    return answer.status, output["replica"], output["pid"], time.monotonic() - started
 
 
 def stop(pid: int) -> None:
@@ -84,28 +84,28 @@ def _is_stopped(task: pathlib.Path) -> bool:
 
 
 def test_one_extender_is_asked_as_long_as_it_answers(front: Front) -> None:
-    assert {asked(front)[1] for _ in range(5)} == {"0"}
+    assert {ask(front)[1] for _ in range(5)} == {"0"}
 
 
 def test_one_that_hangs_is_left_out_and_the_other_answers_the_same_question(front: Front) -> None:
-    _, _, pid, _ = asked(front)
+    _, _, pid, _ = ask(front)
     stop(pid)
-    status, replica, _, seconds = asked(front)
+    status, replica, _, seconds = ask(front)
     assert (status, replica) == (200, "1")
     assert seconds < ANSWER_SECONDS
-    assert asked(front)[3] < 0.1, "the next question does not wait for it"
+    assert ask(front)[3] < 0.1, "the next question does not wait for it"
     os.kill(pid, signal.SIGCONT)
     until(lambda: front.replicas[0].is_ready)
-    assert asked(front)[1] == "1", "what was reserved is with the one that answered last"
+    assert ask(front)[1] == "1", "what was reserved is with the one that answered last"
 
 
 def test_where_all_hang_the_scheduler_is_refused_at_once(front: Front) -> None:
     for replica in front.replicas:
         assert replica._process is not None
         stop(replica._process.pid)
-    assert asked(front)[0] in (503, 504)
+    assert ask(front)[0] in (503, 504)
     until(lambda: not any(replica.is_ready for replica in front.replicas))
-    status, _, _, seconds = asked(front)
+    status, _, _, seconds = ask(front)
     assert status == 503
     assert seconds < 0.05
     assert front.answer("/readyz", {}, "").status == 503
@@ -116,9 +116,9 @@ def test_where_all_hang_the_scheduler_is_refused_at_once(front: Front) -> None:
 
 
 def test_one_that_was_killed_is_started_again(front: Front) -> None:
-    _, _, pid, _ = asked(front)
+    _, _, pid, _ = ask(front)
     os.kill(pid, signal.SIGKILL)
-    assert asked(front)[1] == "1"
+    assert ask(front)[1] == "1"
     until(lambda: front.replicas[0].restarts == 1 and front.replicas[0].is_ready)
     rows = front.answer("/metrics", {}, "").body.decode().splitlines()
     assert 'koordlite_scheduler_replica_restarts_total{replica="0"} 1' in rows
@@ -127,14 +127,14 @@ def test_one_that_was_killed_is_started_again(front: Front) -> None:
 
 def test_one_that_hangs_for_long_is_killed_and_started_again(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fronts, "HUNG_SECONDS", 0.3)
-    _, _, pid, _ = asked(front)
+    _, _, pid, _ = ask(front)
     stop(pid)
     until(lambda: front.replicas[0].restarts == 1 and front.replicas[0].is_ready)
-    assert asked(front)[0] == 200
+    assert ask(front)[0] == 200
 
 
 def test_one_that_lives_and_is_slow_is_waited_for_and_not_left_out(front: Front) -> None:
-    status, _, _, seconds = asked(front, b'{"slow": 1}')
+    status, _, _, seconds = ask(front, b'{"slow": 1}')
     assert status == 504
     assert ANSWER_SECONDS - 0.1 < seconds < 1.0, "less than the scheduler waits"
     assert front.replicas[0].is_ready
@@ -147,7 +147,7 @@ def test_what_one_does_not_know_the_other_may(front: Front) -> None:
 
 def test_questions_from_many_connections_at_once(front: Front) -> None:
     answers: list[int] = []
-    threads = [threading.Thread(target=lambda: answers.append(asked(front)[0])) for _ in range(40)]
+    threads = [threading.Thread(target=lambda: answers.append(ask(front)[0])) for _ in range(40)]
     for thread in threads:
         thread.start()
     for thread in threads:

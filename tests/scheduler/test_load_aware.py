@@ -26,28 +26,28 @@ CPU, MEMORY = "node(s) cpu usage exceed threshold", "node(s) memory usage exceed
 SMALL = {"cpu": "100m", "memory": "100Mi"}
 
 
-def node(name: str = "a", **given: Any) -> objects.NodeObject:
+def node(name: str = "a", **fields: Any) -> objects.NodeObject:
     """100 CPUs and 100 GiB."""
-    amounts = given.get("allocatable", {"cpu": "100", "memory": "100Gi"})
-    meta = {"name": name, "annotations": given.get("annotations", {})}
+    amounts = fields.get("allocatable", {"cpu": "100", "memory": "100Gi"})
+    meta = {"name": name, "annotations": fields.get("annotations", {})}
     return msgspec.convert({"metadata": meta, "status": {"allocatable": amounts}}, objects.NodeObject)
 
 
-def measured(name: str = "a", cpu: str = "10", memory: str = "10Gi", **given: Any) -> metrics.NodeMetricObject:
+def measured(name: str = "a", cpu: str = "10", memory: str = "10Gi", **fields: Any) -> metrics.NodeMetricObject:
     """A NodeMetric; `age` in seconds, `pods`: name → (cpu, priority), `windows`: (kind, duration) → cpu."""
-    age = given.get("age", 10.0)
+    age = fields.get("age", 10.0)
     status: dict[str, Any] = {"podsMetric": []}
     if age is not None:
         status["updateTime"] = times.show(NOW - age)
     windows: dict[str, Any] = {}
-    for (kind, window), used in given.get("windows", {}).items():
+    for (kind, window), used in fields.get("windows", {}).items():
         windows.setdefault(window, {})[kind] = {"resources": {"cpu": used, "memory": "1Gi"}}
     status["nodeMetric"] = {
         "nodeUsage": {"resources": {"cpu": cpu, "memory": memory}},
-        "systemUsage": {"resources": {"cpu": given.get("system", "1"), "memory": "1Gi"}},
+        "systemUsage": {"resources": {"cpu": fields.get("system", "1"), "memory": "1Gi"}},
         "aggregatedNodeUsages": [{"usage": usage, "duration": window} for window, usage in windows.items()],
     }
-    for key, (used, priority) in given.get("pods", {}).items():
+    for key, (used, priority) in fields.get("pods", {}).items():
         usage = {"resources": {"cpu": used, "memory": "1Gi"}}
         status["podsMetric"].append({"namespace": "ns", "name": key, "podUsage": usage, "priority": priority})
     spec = {"metricCollectPolicy": {"reportIntervalSeconds": 60}}
@@ -55,7 +55,7 @@ def measured(name: str = "a", cpu: str = "10", memory: str = "10Gi", **given: An
 
 
 def judged(
-    made: Any | None = None,
+    obj: Any | None = None,
     *on_node: Any,
     args: LoadAwareSchedulingArgs | None = None,
     own: objects.NodeObject | None = None,
@@ -67,18 +67,18 @@ def judged(
     loads.put_metric(metric or measured())
     for each in on_node:
         loads.put_pod(as_object(each))
-    return loads.judge(as_object(made or pod("p", **SMALL)))
+    return loads.judge(as_object(obj or pod("p", **SMALL)))
 
 
-def on_a(name: str, cpu: str, *, seconds_ago: float = 3600.0, **given: Any) -> Any:
+def on_a(name: str, cpu: str, *, seconds_ago: float = 3600.0, **fields: Any) -> Any:
     """A pod that was bound to the node so long ago."""
-    made = bound(pod(name, cpu=cpu, memory="1Gi", **given), "a")
+    obj = bound(pod(name, cpu=cpu, memory="1Gi", **fields), "a")
     since = times.show(NOW - seconds_ago)
-    made["status"]["conditions"] = [
+    obj["status"]["conditions"] = [
         {"type": "PodScheduled", "status": "True", "lastTransitionTime": since},
         {"type": "Initialized", "status": "True", "lastTransitionTime": since},
     ]
-    return made
+    return obj
 
 
 # ── the filter ──
@@ -105,35 +105,35 @@ def test_a_node_is_too_busy_above_the_thresholds_with_the_pod_counted(cpu: str, 
     ],
 )
 def test_the_estimate_of_the_pod_counts(limits: dict[str, str], estimate: float) -> None:
-    made = pod("p", **SMALL)
-    made["spec"]["containers"][0]["resources"] = {"requests": limits, "limits": limits}
+    obj = pod("p", **SMALL)
+    obj["spec"]["containers"][0]["resources"] = {"requests": limits, "limits": limits}
     just = 65.49 - estimate
-    assert judged(made, metric=measured(cpu=f"{round(just * 1000)}m")).refusal("a") == ""
-    assert judged(made, metric=measured(cpu=f"{round(just * 1000) + 20}m")).refusal("a") == CPU
+    assert judged(obj, metric=measured(cpu=f"{round(just * 1000)}m")).refusal("a") == ""
+    assert judged(obj, metric=measured(cpu=f"{round(just * 1000) + 20}m")).refusal("a") == CPU
 
 
 def test_a_limit_above_the_request_is_what_is_estimated_and_bounds_it() -> None:
-    made = pod("p")
-    made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "10"}, "limits": {"cpu": "40"}}
-    assert judged(made, metric=measured(cpu="31")).refusal("a") == ""  # 31 + 34 = 65
-    assert judged(made, metric=measured(cpu="32")).refusal("a") == CPU
+    obj = pod("p")
+    obj["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "10"}, "limits": {"cpu": "40"}}
+    assert judged(obj, metric=measured(cpu="31")).refusal("a") == ""  # 31 + 34 = 65
+    assert judged(obj, metric=measured(cpu="32")).refusal("a") == CPU
     twice = LoadAwareSchedulingArgs(estimated_scaling_factors={"cpu": 100})
-    assert judged(made, args=twice, metric=measured(cpu="25")).refusal("a") == ""
-    assert judged(made, args=twice, metric=measured(cpu="26")).refusal("a") == CPU
+    assert judged(obj, args=twice, metric=measured(cpu="25")).refusal("a") == ""
+    assert judged(obj, args=twice, metric=measured(cpu="26")).refusal("a") == CPU
 
 
 def test_batch_pods_are_estimated_by_batch_resources() -> None:
-    made = pod("p", priority=5500)
+    obj = pod("p", priority=5500)
     batch = {"kubernetes.io/batch-cpu": "20000", "kubernetes.io/batch-memory": "1Gi"}
-    made["spec"]["containers"][0]["resources"] = {"requests": batch, "limits": batch}
-    assert judged(made, metric=measured(cpu="48")).refusal("a") == ""  # 48 + 17 = 65
-    assert judged(made, metric=measured(cpu="49")).refusal("a") == CPU
+    obj["spec"]["containers"][0]["resources"] = {"requests": batch, "limits": batch}
+    assert judged(obj, metric=measured(cpu="48")).refusal("a") == ""  # 48 + 17 = 65
+    assert judged(obj, metric=measured(cpu="49")).refusal("a") == CPU
 
 
 def test_daemons_go_everywhere() -> None:
-    made = pod("p", **SMALL)
-    made["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d"}]
-    assert judged(made, metric=measured(cpu="99")).refusal("a") == ""
+    obj = pod("p", **SMALL)
+    obj["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d"}]
+    assert judged(obj, metric=measured(cpu="99")).refusal("a") == ""
 
 
 @pytest.mark.parametrize(
@@ -166,10 +166,10 @@ def test_for_a_while_after_its_start_a_measured_pod_counts_with_its_estimate() -
 
 def test_a_pod_may_say_its_own_estimate_where_that_is_allowed() -> None:
     notes = {"scheduling.koordinator.sh/load-estimated-scaling-factors": '{"cpu": 10}'}
-    made = pod("p", cpu="20", annotations=notes)
-    assert judged(made, metric=measured(cpu="60")).refusal("a") == CPU
+    obj = pod("p", cpu="20", annotations=notes)
+    assert judged(obj, metric=measured(cpu="60")).refusal("a") == CPU
     allowed = LoadAwareSchedulingArgs(allow_customize_estimation=True)
-    assert judged(made, args=allowed, metric=measured(cpu="60")).refusal("a") == ""
+    assert judged(obj, args=allowed, metric=measured(cpu="60")).refusal("a") == ""
 
 
 # ── prod pods and percentiles ──
@@ -235,13 +235,13 @@ def test_the_size_of_a_node_is_that_before_amplification() -> None:
     ],
 )
 def test_a_measurement_that_is_too_old(age: float | None, changed: dict[str, Any], refusal: str) -> None:
-    made = judged(args=LoadAwareSchedulingArgs(**changed), metric=measured(cpu="90", age=age))
-    assert made.refusal("a") == refusal
+    judgement = judged(args=LoadAwareSchedulingArgs(**changed), metric=measured(cpu="90", age=age))
+    assert judgement.refusal("a") == refusal
 
 
 def test_a_node_without_measurement_is_never_refused_and_scores_nothing() -> None:
-    made = judged()
-    assert (made.refusal("other"), made.scored("other", 40)) == ("", 40)
+    judgement = judged()
+    assert (judgement.refusal("other"), judgement.scored("other", 40)) == ("", 40)
 
 
 # ── the score ──
@@ -261,9 +261,9 @@ def test_a_node_without_measurement_is_never_refused_and_scores_nothing() -> Non
     ],
 )
 def test_what_is_left_of_a_node_is_its_score(changed: dict[str, Any], points: int) -> None:
-    made = judged(args=LoadAwareSchedulingArgs(**changed), metric=measured(cpu="20", memory="10Gi"))
-    assert made.scored("a", 0) == points
-    assert made.scored("a", 1000) > made.scored("a", 100), "a reservation stays above all"
+    judgement = judged(args=LoadAwareSchedulingArgs(**changed), metric=measured(cpu="20", memory="10Gi"))
+    assert judgement.scored("a", 0) == points
+    assert judgement.scored("a", 1000) > judgement.scored("a", 100), "a reservation stays above all"
 
 
 def test_an_old_measurement_scores_nothing() -> None:
@@ -278,8 +278,8 @@ class World(Scene):
 
     def load(self, args: LoadAwareSchedulingArgs | None = None) -> World:
         self.clock.wall = NOW
-        given, faults = args or LoadAwareSchedulingArgs(), self.cluster.faults
-        self.loads = self.extender.loads = Loads(given, wall=lambda: self.clock.wall, faults=faults)
+        thresholds, faults = args or LoadAwareSchedulingArgs(), self.cluster.faults
+        self.loads = self.extender.loads = Loads(thresholds, wall=lambda: self.clock.wall, faults=faults)
         for name, cpu in (("busy", "60"), ("idle", "4")):
             self.node(name)
             self.loads.put_node(node(name, allocatable={"cpu": "64", "memory": "256Gi"}))
@@ -297,12 +297,12 @@ def test_nothing_is_judged_by_load_unless_it_is_asked_for() -> None:
 def test_the_filter_refuses_and_explain_has_the_numbers() -> None:
     world = World().load()
     assert world.filter(pod("p"), "busy", "idle", "unknown") == (["idle", "unknown"], {"busy": CPU})
-    found = documents.of_pod(world.extender, "ns/p")
-    assert found is not None
-    assert found["refused"] == {CPU: 1}
-    said = {each["node"]: each for each in found["nodes"]}
-    assert (said["busy"]["by"], said["busy"]["refusal"]) == ("loadaware", CPU)
-    lines = list(texts.pod(found))
+    document = documents.of_pod(world.extender, "ns/p")
+    assert document is not None
+    assert document["refused"] == {CPU: 1}
+    by_node = {each["node"]: each for each in document["nodes"]}
+    assert (by_node["busy"]["by"], by_node["busy"]["refusal"]) == ("loadaware", CPU)
+    lines = list(texts.pod(document))
     # 60 + 2 × 85 % = 61.7 of 64
     assert any(f"busy: no, {CPU} (measured 10s ago, cpu with the pod 96 % of at most 65 %" in line for line in lines)
     assert documents.of_all(world.extender, [])["load"]["measuredNodes"] == 2
@@ -313,9 +313,9 @@ def test_the_less_busy_node_is_rated_higher_and_explain_shows_the_same_score() -
     assert world.filter(pod("p", cpu="1"), "busy", "idle")[0] == ["busy", "idle"]
     scores = dict(world.extender.prioritize(as_object(pod("p", cpu="1")), ["busy", "idle"]))
     assert scores == {"busy": 0, "idle": 10}
-    found = documents.of_pod(world.extender, "ns/p")
-    assert found is not None
-    answered = {each["node"]: each["answered"] for each in found["nodes"]}
+    document = documents.of_pod(world.extender, "ns/p")
+    assert document is not None
+    answered = {each["node"]: each["answered"] for each in document["nodes"]}
     assert answered == scores
 
 
@@ -335,11 +335,11 @@ def test_nobody_is_evicted_for_a_pod_where_the_measurement_refuses_it() -> None:
     world = World().load()
     victim = bound(pod("victim", cpu="60", priority=1), "busy")
     world.put(victim)
-    asked = {"busy": Victims(("uid-victim",))}
-    assert world.extender.preempt(as_object(pod("p", cpu="60", priority=9)), asked) == {}
-    found = documents.of_pod(world.extender, "ns/p")
-    assert found is not None
-    assert f"preemption on busy: {CPU}" in found["events"]
+    question = {"busy": Victims(("uid-victim",))}
+    assert world.extender.preempt(as_object(pod("p", cpu="60", priority=9)), question) == {}
+    document = documents.of_pod(world.extender, "ns/p")
+    assert document is not None
+    assert f"preemption on busy: {CPU}" in document["events"]
 
 
 def test_pods_that_end_or_go_free_their_node() -> None:

@@ -32,43 +32,43 @@ def no_pause() -> None:
     """Nobody else runs."""
 
 
-def owned(made: Any) -> Any:
+def owned(obj: Any) -> Any:
     owner = {"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
-    return {**made, "metadata": {**made["metadata"], "ownerReferences": [owner]}}
+    return {**obj, "metadata": {**obj["metadata"], "ownerReferences": [owner]}}
 
 
-def world(nodes: tuple[str, ...], placed: Placed, cpus: dict[str, int], **given: Any) -> Scene:
+def world(nodes: tuple[str, ...], placed: Placed, cpus: dict[str, int], **fields: Any) -> Scene:
     """Pods of so many CPUs where `placed` says, as their nodes' reports have counted them."""
     scene = Scene()
     for node in nodes:
         here = {name: zone for name, (at, zone) in placed.items() if at == node}
         zones = [ZONE - sum(cpus[name] for name, zone in here.items() if zone == each) for each in (0, 1)]
-        running = [owned(pod(name, str(cpus[name]), **given.get(name, {}))) for name in here]
+        running = [owned(pod(name, str(cpus[name]), **fields.get(name, {}))) for name in here]
         for each in running:
             scene.put(bound(each, node))
-        free = [{"cpu": str(left), "memory": "60Gi"} for left in zones]
+        free = [{"cpu": str(remaining), "memory": "60Gi"} for remaining in zones]
         rows = ",".join(
             f'{{"namespace":"ns","pod":"{name}","uid":"uid-{name}","container":"c","source":"kubelet",'
             f'"exclusive":true,"promisedNodes":[{zone}]}}'
             for name, zone in here.items()
         )
-        told = {keys.PLACEMENT: f'{{"observedAt":"2026-01-01T00:00:00Z","generation":1,"containers":[{rows}]}}'}
-        made = {"metadata": {"name": node}, "status": {"allocatable": {"cpu": "16", "memory": "128Gi", "pods": "110"}}}
-        scene.cluster.put_node(msgspec.convert(made, objects.NodeObject))
+        notes = {keys.PLACEMENT: f'{{"observedAt":"2026-01-01T00:00:00Z","generation":1,"containers":[{rows}]}}'}
+        obj = {"metadata": {"name": node}, "status": {"allocatable": {"cpu": "16", "memory": "128Gi", "pods": "110"}}}
+        scene.cluster.put_node(msgspec.convert(obj, objects.NodeObject))
         most = {"cpu": str(ZONE), "memory": "64Gi"}
-        scene.report(node, *free, signed=running, totals=most, annotations=told)
+        scene.report(node, *free, signed=running, totals=most, annotations=notes)
     return scene
 
 
-def asked(scene: Scene, waiting: Any) -> Any:
+def explain(scene: Scene, waiting: Any) -> Any:
     scene.put(waiting)
-    found = making_room.document(scene.extender, "ns/w", no_pause)
-    assert found is not None
-    return found
+    result = making_room.document(scene.extender, "ns/w", no_pause)
+    assert result is not None
+    return result
 
 
-def moves(found: Any) -> list[tuple[str, str, str]]:
-    return [(each["pod"], each["node"], each["to"]) for each in found["makeRoom"]["nodes"][0]["moves"]]
+def moves(document: Any) -> list[tuple[str, str, str]]:
+    return [(each["pod"], each["node"], each["to"]) for each in document["makeRoom"]["nodes"][0]["moves"]]
 
 
 FULL: Placed = {"x": ("a", 0), "y": ("a", 1), "z": ("b", 0)}
@@ -79,33 +79,33 @@ def test_nodes_are_grouped_by_what_is_against_them_with_the_nearest() -> None:
     scene = world(("a", "b"), FULL, CPUS)
     scene.node("c", {"cpu": "4", "memory": "60Gi"}, {"cpu": "0", "memory": "60Gi"}, signed=[])
     scene.put(bound(pod("hog", "60"), "c"))
-    found = asked(scene, pod("w", "7"))
-    assert (found["fits"], "makeRoom" in found) == (["b"], False), "nothing has to move"
-    assert {group["why"]: (group["nodes"], group["nearest"]) for group in found["groups"]} == {
+    document = explain(scene, pod("w", "7"))
+    assert (document["fits"], "makeRoom" in document) == (["b"], False), "nothing has to move"
+    assert {group["why"]: (group["nodes"], group["nearest"]) for group in document["groups"]} == {
         "too little cpu in all": (1, "most on c, which has cpu 4 left"),
         "cannot align container": (1, "a: container c asks cpu 7; NUMA node 0 has 4, NUMA node 1 has 4"),
     }
     scene.filter(pod("w", "7"), "a", "b")
-    assert asked(scene, pod("w", "7"))["fits"] == ["b"], "it is kept there, and not in its own way"
+    assert explain(scene, pod("w", "7"))["fits"] == ["b"], "it is kept there, and not in its own way"
 
 
 def test_the_pod_that_leaves_frees_one_numa_node_and_has_one_elsewhere() -> None:
     waiting, more = pod("w", "7", priority=9), {"priority": 5}
     scene = world(("a", "b"), {**FULL, "v": ("b", 1)}, {**CPUS, "v": 2}, x=more, y=more)
     scene.filter(waiting, "a", "b")
-    found = asked(scene, waiting)
-    assert moves(found) == [("ns/v", "b", "a")], "the least important that is enough"
-    assert found["makeRoom"]["nodes"][0]["placed"] == "NUMA node 1"
-    assert found["makeRoom"]["nodes"][0]["moves"][0]["about"] == "Guaranteed, NUMA node 0"
-    assert found["makeRoom"]["exact"] is True
-    said = list(texts.pod({"pod": "ns/w", "waiting": found}))
-    assert "  room on    b, after 1 move; highest priority 0" in said
-    assert "    move   ns/v from b to a (Guaranteed, NUMA node 0)" in "\n".join(said)
-    assert any("`descheduler explain` knows them" in line for line in said)
+    document = explain(scene, waiting)
+    assert moves(document) == [("ns/v", "b", "a")], "the least important that is enough"
+    assert document["makeRoom"]["nodes"][0]["placed"] == "NUMA node 1"
+    assert document["makeRoom"]["nodes"][0]["moves"][0]["about"] == "Guaranteed, NUMA node 0"
+    assert document["makeRoom"]["exact"] is True
+    output = list(texts.pod({"pod": "ns/w", "waiting": document}))
+    assert "  room on    b, after 1 move; highest priority 0" in output
+    assert "    move   ns/v from b to a (Guaranteed, NUMA node 0)" in "\n".join(output)
+    assert any("`descheduler explain` knows them" in line for line in output)
 
 
 @pytest.mark.parametrize(
-    ("why", "given"),
+    ("why", "allocated"),
     [
         ("nothing would make it anew", {"ownerReferences": []}),
         ("it is more important", {"priority": 10}),
@@ -114,17 +114,17 @@ def test_the_pod_that_leaves_frees_one_numa_node_and_has_one_elsewhere() -> None
         ("a DaemonSet keeps it", {"ownerReferences": [DAEMON_SET]}),
     ],
 )
-def test_pods_that_stay(why: str, given: dict[str, Any]) -> None:
+def test_pods_that_stay(why: str, allocated: dict[str, Any]) -> None:
     placed = {"x": ("a", 0), "y": ("a", 1), "z": ("b", 0), "v": ("b", 1)}
     scene = world(("a", "b"), placed, dict.fromkeys(placed, 4))
     waiting = pod("w", "8")
-    assert moves(asked(scene, waiting)), "one of them may go"
+    assert moves(explain(scene, waiting)), "one of them may go"
     for name, (node, _) in placed.items():
-        made = bound(owned(pod(name, "4")), node)
-        made["spec"].update({field: value for field, value in given.items() if field != "ownerReferences"})
-        made["metadata"]["ownerReferences"] = given.get("ownerReferences", made["metadata"]["ownerReferences"])
-        scene.put(made)
-    assert asked(scene, waiting)["makeRoom"]["nodes"] == [], why
+        obj = bound(owned(pod(name, "4")), node)
+        obj["spec"].update({field: value for field, value in allocated.items() if field != "ownerReferences"})
+        obj["metadata"]["ownerReferences"] = allocated.get("ownerReferences", obj["metadata"]["ownerReferences"])
+        scene.put(obj)
+    assert explain(scene, waiting)["makeRoom"]["nodes"] == [], why
 
 
 def test_a_pod_on_its_way_to_a_node_is_not_evicted_from_it() -> None:
@@ -135,9 +135,9 @@ def test_a_pod_on_its_way_to_a_node_is_not_evicted_from_it() -> None:
     coming, waiting = owned(pod("v", "10")), pod("w", "20")
     scene.put(coming)
     assert scene.schedule(coming, "b") == "b"
-    assert asked(scene, waiting)["makeRoom"]["nodes"] == [], "it is not there yet"
+    assert explain(scene, waiting)["makeRoom"]["nodes"] == [], "it is not there yet"
     scene.put(bound(coming, "b"))
-    assert moves(asked(scene, waiting)) == [("ns/v", "b", "a")]
+    assert moves(explain(scene, waiting)) == [("ns/v", "b", "a")]
 
 
 def test_a_fault_of_ours_about_one_node_costs_that_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_a_fault_of_ours_about_one_node_costs_that_node(monkeypatch: pytest.Monk
 
     for name in ("refusal", "verdict"):
         monkeypatch.setattr(judge, name, faulty(getattr(judge, name)))
-    groups = {group["why"][:40]: group["nodes"] for group in asked(scene, pod("w", "7"))["groups"]}
+    groups = {group["why"][:40]: group["nodes"] for group in explain(scene, pod("w", "7"))["groups"]}
     assert groups == {"judgement of a node: a fault of the prog": 1, "cannot align container": 1}
 
 
@@ -161,12 +161,12 @@ def test_nobody_goes_to_a_tainted_node_nor_is_room_made_where_the_scheduler_does
     scene = world(("a", "b", "c"), {"x": ("a", 0), "y": ("a", 1)}, {"x": 4, "y": 4})
     waiting = pod("w", "8")
     scene.filter(waiting, "a")
-    found = asked(scene, waiting)
-    assert {g["why"]: g["nodes"] for g in found["groups"]} == {
+    document = explain(scene, waiting)
+    assert {g["why"]: g["nodes"] for g in document["groups"]} == {
         "kube-scheduler did not ask about them: what it alone knows is against them": 2,
         "cannot align container": 1,
     }
-    assert {to for _, _, to in moves(found)} <= {"b", "c"}
+    assert {to for _, _, to in moves(document)} <= {"b", "c"}
     for name in ("b", "c"):
         tainted = {
             "metadata": {"name": name},
@@ -174,9 +174,9 @@ def test_nobody_goes_to_a_tainted_node_nor_is_room_made_where_the_scheduler_does
             "status": {"allocatable": {"cpu": "16", "memory": "128Gi", "pods": "110"}},
         }
         scene.cluster.put_node(msgspec.convert(tainted, objects.NodeObject))
-    found = asked(scene, waiting)
-    assert found["makeRoom"]["nodes"] == []
-    assert found["groups"][0]["why"] == "cordoned or tainted, and the pod's tolerations are not known here"
+    document = explain(scene, waiting)
+    assert document["makeRoom"]["nodes"] == []
+    assert document["groups"][0]["why"] == "cordoned or tainted, and the pod's tolerations are not known here"
 
 
 def test_pods_that_are_bound_or_unknown_wait_for_nothing() -> None:
@@ -197,10 +197,14 @@ def fewest(nodes: tuple[str, ...], placed: Placed, cpus: dict[str, int], ask: in
     def settled(state: Placed, order: tuple[str, ...]) -> bool:
         if not order:
             return True
-        name, *rest = order
+        name, *remainder = order
         for node in nodes:
             zone = zone_for(state, node, cpus[name])
-            if node != placed[name][0] and zone is not None and settled({**state, name: (node, zone)}, tuple(rest)):
+            if (
+                node != placed[name][0]
+                and zone is not None
+                and settled({**state, name: (node, zone)}, tuple(remainder))
+            ):
                 return True
         return False
 
@@ -212,8 +216,8 @@ def fewest(nodes: tuple[str, ...], placed: Placed, cpus: dict[str, int], ask: in
                 if zone is None:
                     continue
                 cpus["w"] = ask
-                taken = {**state, "w": (node, zone)}
-                if any(settled(taken, order) for order in itertools.permutations(leaving)):
+                after = {**state, "w": (node, zone)}
+                if any(settled(after, order) for order in itertools.permutations(leaving)):
                     return count
     return None
 
@@ -223,14 +227,14 @@ def scattered(seed: int) -> Iterator[tuple[tuple[str, ...], Placed, dict[str, in
     nodes = ("a", "b", "c")[: dice.randint(2, 3)]
     placed: Placed = {}
     cpus: dict[str, int] = {}
-    left = {(node, zone): ZONE for node in nodes for zone in (0, 1)}
+    free = {(node, zone): ZONE for node in nodes for zone in (0, 1)}
     for number in range(dice.randint(3, 7)):
-        amount, at = dice.randint(1, 5), dice.choice(sorted(left))
-        if left[at] >= amount:
+        amount, at = dice.randint(1, 5), dice.choice(sorted(free))
+        if free[at] >= amount:
             placed[f"p{number}"], cpus[f"p{number}"] = at, amount
-            left[at] -= amount
-    ask = min(ZONE, max(left.values()) + dice.randint(1, 3))
-    if ask > max(left.values()):
+            free[at] -= amount
+    ask = min(ZONE, max(free.values()) + dice.randint(1, 3))
+    if ask > max(free.values()):
         yield nodes, placed, cpus, ask
 
 
@@ -240,27 +244,27 @@ def test_the_moves_hold_when_they_are_made_and_no_fewer_would_do() -> None:
     for seed in range(slices.amount(2000, 300)):
         for nodes, placed, cpus, ask in scattered(seed):
             scene = world(nodes, placed, cpus)
-            found = asked(scene, pod("w", str(ask)))
-            assert found["fits"] == []
-            best = found["makeRoom"]["nodes"][:1]
+            document = explain(scene, pod("w", str(ask)))
+            assert document["fits"] == []
+            best = document["makeRoom"]["nodes"][:1]
             least = fewest(nodes, placed, dict(cpus), ask, making_room.MOST_MOVES)
             if not best:
                 assert least is None, f"seed {seed}: {least} moves do, and none were found"
                 continue
             answered += 1
             assert len(best[0]["moves"]) == least, f"seed {seed}"
-            made = world(nodes, _after(best[0], nodes, placed, cpus, ask), {**cpus, "w": ask})
-            total = {node: made.zones(node) for node in nodes}
-            assert all(left >= 0 for zones in total.values() for left in zones), f"seed {seed}: {total}"
+            obj = world(nodes, _after(best[0], nodes, placed, cpus, ask), {**cpus, "w": ask})
+            total = {node: obj.zones(node) for node in nodes}
+            assert all(free >= 0 for zones in total.values() for free in zones), f"seed {seed}: {total}"
     assert answered > slices.amount(200, 30)
 
 
 def _after(room: Any, nodes: tuple[str, ...], placed: Placed, cpus: dict[str, int], ask: int) -> Placed:
     """Where everybody is once the moves were made: each on the lowest NUMA node that is free, one after the other."""
-    gone = {each["pod"].removeprefix("ns/"): each["to"] for each in room["moves"]}
-    state = {name: at for name, at in placed.items() if name not in gone}
+    removed = {each["pod"].removeprefix("ns/"): each["to"] for each in room["moves"]}
+    state = {name: at for name, at in placed.items() if name not in removed}
     sizes = {**cpus, "w": ask}
-    for name, node in (("w", room["node"]), *gone.items()):
+    for name, node in (("w", room["node"]), *removed.items()):
         free = [ZONE - sum(sizes[other] for other, at in state.items() if at == (node, zone)) for zone in (0, 1)]
         zone = next((zone for zone in (0, 1) if free[zone] >= sizes[name]), None)
         assert zone is not None, f"{name} has no NUMA node on {node}: {free}"
@@ -271,7 +275,7 @@ def _after(room: Any, nodes: tuple[str, ...], placed: Placed, cpus: dict[str, in
 def test_a_search_leaves_the_cluster_as_it_is_and_answers_alike_twice() -> None:
     scene = world(("a", "b"), {**FULL, "v": ("b", 1)}, {**CPUS, "v": 2})
     before = {name: scene.zones(name) for name in ("a", "b")}
-    first, second = (asked(scene, pod("w", "7")) for _ in range(2))
+    first, second = (explain(scene, pod("w", "7")) for _ in range(2))
     assert first == second
     assert {name: scene.zones(name) for name in ("a", "b")} == before
     assert scene.schedule(bound(pod("w", "7"), ""), "a", "b") == "", "nothing has moved"

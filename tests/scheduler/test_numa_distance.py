@@ -36,9 +36,9 @@ def kubelets(settings: JudgeSettings, policy: str) -> Scene:
     return scene
 
 
-def stands(scene: Scene, wanted: Any) -> dict[str, int]:
-    assert scene.filter(wanted, "far", "near")[0] == ["far", "near"]
-    return dict(scene.extender.prioritize(as_object(wanted), ["far", "near"]))
+def stands(scene: Scene, amounts: Any) -> dict[str, int]:
+    assert scene.filter(amounts, "far", "near")[0] == ["far", "near"]
+    return dict(scene.extender.prioritize(as_object(amounts), ["far", "near"]))
 
 
 @pytest.mark.parametrize("policy", ["restricted", "best-effort"])
@@ -61,9 +61,9 @@ def test_distance_says_nothing_where_one_numa_node_will_do_or_kubelet_aligns_not
 def test_explain_shows_the_distance_as_a_term_of_the_score():
     scene = kubelets(OPEN, "restricted")
     stands(scene, pod("wide", "6", "40Gi"))
-    found = documents.of_pod(scene.extender, "ns/wide")
-    assert found is not None
-    by_node = {each["node"]: (each["score"], each["terms"]["NUMADistance"]) for each in found["nodes"]}
+    document = documents.of_pod(scene.extender, "ns/wide")
+    assert document is not None
+    by_node = {each["node"]: (each["score"], each["terms"]["NUMADistance"]) for each in document["nodes"]}
     # 100 × 10 / mean: (10 + 32 + 32 + 10) / 4 = 21, and (10 + 12 + 12 + 10) / 4 = 11; half of it beside amounts of 0.
     assert by_node == {"far": (23, 47), "near": (45, 90)}
 
@@ -80,10 +80,10 @@ def test_a_switch_counts_from_the_next_question_on():
 def allocated(settings: JudgeSettings, cpu: str, **notes: str) -> Any:
     scene = Scene(settings)
     scene.node("a", *[ZONE] * 4, policy="none", annotations=CPUS, distances=FOUR, totals=TOTALS)
-    wanted = pod("p", cpu, annotations={f"scheduling.koordinator.sh/{name}": text for name, text in notes.items()})
-    wanted["metadata"]["labels"] = LSR
-    scene.put(wanted)
-    assert scene.schedule(wanted, "a") == "a"
+    amounts = pod("p", cpu, annotations={f"scheduling.koordinator.sh/{name}": text for name, text in notes.items()})
+    amounts["metadata"]["labels"] = LSR
+    scene.put(amounts)
+    assert scene.schedule(amounts, "a") == "a"
     return json.loads(scene.api.bound[0][2][keys.RESOURCE_STATUS])
 
 

@@ -26,7 +26,7 @@ from koordlite.scheduler.numa_api.overview_page import Selection
 from koordlite.scheduler.numa_api.service import NumaService
 from tests.report.conftest import picture
 from tests.scheduler import numa_scene
-from tests.scheduler.test_numa_charts import asked as agents_of
+from tests.scheduler.test_numa_charts import agents as agents_of
 from tests.scheduler.test_numa_charts import exporter, server
 
 __all__ = ["picture", "server"]
@@ -52,20 +52,20 @@ class Played(Agents):
         return answer
 
 
-def night(**given: Any) -> bytes:
-    return msgspec.json.encode(Night(**given))
+def night(**fields: Any) -> bytes:
+    return msgspec.json.encode(Night(**fields))
 
 
 def rows(answers: dict[str, bytes | OSError], *more: str) -> tuple[NodeNight, ...]:
     return Nights(Played(answers), monotonic=lambda: 0.0).rows([*answers, *more])
 
 
-def select(found: tuple[NodeNight, ...], **query: str) -> list[str]:
-    return [row.node for row in nights_page.select(found, Selection.of(query, nights_page.SHOW, nights_page.SORT))]
+def select(nights: tuple[NodeNight, ...], **query: str) -> list[str]:
+    return [row.node for row in nights_page.select(nights, Selection.of(query, nights_page.SHOW, nights_page.SORT))]
 
 
 def test_the_worst_is_first_and_what_does_not_answer_is_a_row_with_its_reason() -> None:
-    found = rows(
+    nights = rows(
         {
             "calm": night(status="enforcing", seconds=3600.0),
             "deep": night(held_back_seconds=60.0, deepest_milli=500, lost_core_hours=9.0, seconds=3600.0),
@@ -74,12 +74,12 @@ def test_the_worst_is_first_and_what_does_not_answer_is_a_row_with_its_reason() 
         },
         "bare",
     )
-    assert select(found) == ["long", "deep", "calm", "bare", "down"]
-    assert select(found, sort="lost")[:2] == select(found, sort="deepest")[:2] == ["deep", "long"]
-    assert select(found, sort="name") == sorted(row.node for row in found)
-    assert select(found, show="limited") == ["long", "deep"] and select(found, q="ee") == ["deep"]
-    assert select(found, show="silent") == ["bare", "down"]
-    page = nights_page.document(found, Selection.of({}, nights_page.SHOW, nights_page.SORT))
+    assert select(nights) == ["long", "deep", "calm", "bare", "down"]
+    assert select(nights, sort="lost")[:2] == select(nights, sort="deepest")[:2] == ["deep", "long"]
+    assert select(nights, sort="name") == sorted(row.node for row in nights)
+    assert select(nights, show="limited") == ["long", "deep"] and select(nights, q="ee") == ["deep"]
+    assert select(nights, show="silent") == ["bare", "down"]
+    page = nights_page.document(nights, Selection.of({}, nights_page.SHOW, nights_page.SORT))
     assert "the agent at down cannot be asked: timed out" in page
     assert "no agent runs there, or its numaExporter.listen is not set" in page
     assert '<a href="nodes/long">long</a>' in page and ">10 min<" in page
@@ -127,17 +127,17 @@ def test_agents_that_never_answer_hold_up_the_page_for_a_bounded_time(monkeypatc
     nights = Nights(Stuck({name: night() for name in names}), monotonic=lambda: 0.0)
     began = time.monotonic()
     try:
-        found = nights.rows(names)
+        answers = nights.rows(names)
     finally:
         release.set()
     assert time.monotonic() - began < 10
-    assert len(found) == 501 and [row.node for row in found if row.night] == ["good"]
-    assert {row.why for row in found if not row.night} == {"no answer within 0.2 s"}
+    assert len(answers) == 501 and [row.node for row in answers if row.night] == ["good"]
+    assert {row.why for row in answers if not row.night} == {"no answer within 0.2 s"}
 
 
 def test_five_hundred_nodes_are_a_page_of_a_hundred_rows() -> None:
-    found = rows({f"n{number:03}": night(held_back_seconds=float(number)) for number in range(500)})
-    page = nights_page.document(found, Selection.of({"page": "2"}, nights_page.SHOW, nights_page.SORT))
+    nights = rows({f"n{number:03}": night(held_back_seconds=float(number)) for number in range(500)})
+    page = nights_page.document(nights, Selection.of({"page": "2"}, nights_page.SHOW, nights_page.SORT))
     assert page.count("<tr>") == 101 and "Page 2 of 5" in page and ">n399<" in page
     assert len(page) < 100_000
 
@@ -161,14 +161,14 @@ def test_an_agents_own_answer_is_the_row_of_its_node(server: Any, tmp_path: path
     with exported(RealFiles(), agent, node="good", night=NightLog()) as listen:
         listen(Tick(time=1.0, wall=1e9, snapshot=picture, because="a test", restored=4), ())
         scene = numa_scene.scene()
-        made = NumaService(
+        api = NumaService(
             scene.cluster,
             wall=lambda: scene.clock.wall,
             not_ready=lambda: "",
             agents=agents_of(server, tmp_path, port),
         )
-        answer = json.loads(made.answer(f"{V1}/numa/nights", {}, "").body)["data"]
-        page = made.answer("/numa/nights", {}, "").body.decode()
+        answer = json.loads(api.answer(f"{V1}/numa/nights", {}, "").body)["data"]
+        page = api.answer("/numa/nights", {}, "").body.decode()
     row = next(row for row in answer if row["node"] == "good")
     assert (row["night"]["status"], row["night"]["restores"], row["why"]) == ("degraded", 4, "")
     assert all(each["night"] is None and each["why"] for each in answer if each["node"] != "good")

@@ -17,20 +17,20 @@ V1 = "/rest/scheduling/v1"
 
 
 @pytest.fixture
-def made() -> NumaService:
+def api() -> NumaService:
     scene = numa_scene.scene()
     return NumaService(scene.cluster, wall=lambda: scene.clock.wall, not_ready=lambda: "")
 
 
 @pytest.fixture
-def described(made: NumaService) -> Any:
+def described(api: NumaService) -> Any:
     """As it is served."""
-    return json.loads(made.answer(f"{V1}/openapi.json", {}, "").body)
+    return json.loads(api.answer(f"{V1}/openapi.json", {}, "").body)
 
 
 def check(described: Any, answer: Any, path: str, verb: str = "get") -> None:
-    given = described["paths"][path][verb]["responses"][str(answer.status)]
-    schema = given["content"]["application/json"]["schema"]
+    declared = described["paths"][path][verb]["responses"][str(answer.status)]
+    schema = declared["content"]["application/json"]["schema"]
     whole = {**schema, "components": described["components"]}
     jsonschema.Draft202012Validator(whole).validate(json.loads(answer.body))
 
@@ -46,15 +46,15 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize(("path", "asked"), [(path, asked) for path, all_ in ASKED.items() for asked in all_])
-def test_every_answer_is_as_it_is_described(made: NumaService, described: Any, path: str, asked: str):
-    check(described, made.answer(V1 + asked, {}, ""), path)
+@pytest.mark.parametrize(("path", "question"), [(path, question) for path, all_ in ASKED.items() for question in all_])
+def test_every_answer_is_as_it_is_described(api: NumaService, described: Any, path: str, question: str):
+    check(described, api.answer(V1 + question, {}, ""), path)
 
 
 def test_an_answer_that_is_too_old_is_described(described: Any):
-    made = NumaService(numa_scene.scene().cluster, wall=lambda: 0.0, not_ready=lambda: "too old")
+    api = NumaService(numa_scene.scene().cluster, wall=lambda: 0.0, not_ready=lambda: "too old")
     for path in ("/numa/nodes", "/numa/violations"):
-        check(described, made.answer(V1 + path, {}, ""), path)
+        check(described, api.answer(V1 + path, {}, ""), path)
 
 
 def test_every_path_is_described_and_every_schema_is_used(described: Any):
@@ -65,10 +65,10 @@ def test_every_path_is_described_and_every_schema_is_used(described: Any):
     assert described["info"]["version"] == koordlite.__version__
 
 
-def test_a_description_that_is_wrong_is_noticed(made: NumaService, described: Any):
+def test_a_description_that_is_wrong_is_noticed(api: NumaService, described: Any):
     del described["components"]["schemas"]["NodeSummary"]["properties"]["pods"]
     with pytest.raises(jsonschema.ValidationError):
-        check(described, made.answer(f"{V1}/numa/nodes", {}, ""), "/numa/nodes")
+        check(described, api.answer(f"{V1}/numa/nodes", {}, ""), "/numa/nodes")
 
 
 def test_switched_answers_are_described(described: Any):

@@ -40,10 +40,10 @@ PATH = "numaaware"
 
 
 def test_opened_adds_the_plugin_to_the_last_tier_and_nothing_else():
-    made = switches.with_numa_aware(CONF)
-    assert made == CONF.replace("binpack.weight: 10\n", "binpack.weight: 10\n  - name: numa-aware\n")
-    assert switches.with_numa_aware(made) == made
-    assert switches.without_numa_aware(made) == CONF
+    edited = switches.with_numa_aware(CONF)
+    assert edited == CONF.replace("binpack.weight: 10\n", "binpack.weight: 10\n  - name: numa-aware\n")
+    assert switches.with_numa_aware(edited) == edited
+    assert switches.without_numa_aware(edited) == CONF
 
 
 def test_closed_takes_the_settings_of_the_plugin_along():
@@ -76,25 +76,25 @@ def test_open_and_close_are_inverse(tiers: list[list[str]], indent: str):
     for tier in tiers:
         lines += [f"{indent}- plugins:", *(f"{indent}  - name: {name}" for name in tier)]
     text = "\n".join(lines) + "\n"
-    made = switches.with_numa_aware(text)
-    assert cyaml.safe_load(made)["tiers"][-1]["plugins"][-1] == {"name": "numa-aware"}
-    assert switches.without_numa_aware(made) == text
+    edited = switches.with_numa_aware(text)
+    assert cyaml.safe_load(edited)["tiers"][-1]["plugins"][-1] == {"name": "numa-aware"}
+    assert switches.without_numa_aware(edited) == text
 
 
 @given(st.text())
 def test_any_text_is_edited_or_refused(text: str):
     for edit in (switches.with_numa_aware, switches.without_numa_aware):
         try:
-            made = edit(text)
+            edited = edit(text)
         except ValueError:
             continue
-        assert made == text or switches.has_numa_aware(made) != switches.has_numa_aware(text)
+        assert edited == text or switches.has_numa_aware(edited) != switches.has_numa_aware(text)
 
 
 @pytest.fixture
 def world(tmp_path: pathlib.Path) -> Iterator[World]:
-    with numa_world.world(tmp_path) as made:
-        yield made
+    with numa_world.world(tmp_path) as opened:
+        yield opened
 
 
 def test_it_is_read_opened_and_closed_and_a_second_time_writes_nothing(world: World):
@@ -129,9 +129,9 @@ def test_only_who_may_put_switches(world: World, token: str, code: int):
 
 def test_it_is_read_only_unless_it_was_told_otherwise(tmp_path: pathlib.Path):
     with ApiServer(seed=1, tokens=TOKENS) as server:
-        made = World(server, tmp_path, may_switch=False)
-        code, answer = made.ask("PUT", PATH, {"status": "open"}, "server")
-        made.http.close()
+        opened = World(server, tmp_path, may_switch=False)
+        code, answer = opened.ask("PUT", PATH, {"status": "open"}, "server")
+        opened.http.close()
     assert code == 403 and "read-only" in answer["data"]["reason"]
 
 

@@ -40,15 +40,15 @@ class Api:
         self.binder = ApiBinder(self.api)
         self.extender = Extender(self.cluster, wall=time.time, binder=self.binder, age=self.watches.age)
 
-    def post(self, path: str, made: Any) -> Any:
-        return json.loads(self.api.request("POST", path, body=made).body)
+    def post(self, path: str, obj: Any) -> Any:
+        return json.loads(self.api.request("POST", path, body=obj).body)
 
-    def pod(self, name: str, **given: Any) -> Any:
-        made = pod(name, "4", "1Gi", **given)
-        made["spec"]["containers"][0]["image"] = "x"
+    def pod(self, name: str, **fields: Any) -> Any:
+        obj = pod(name, "4", "1Gi", **fields)
+        obj["spec"]["containers"][0]["image"] = "x"
         labels = {"koordinator.sh/qosClass": "LSR", "koordinator.sh/priority-class": "koord-prod"}
-        made["metadata"] = {"name": name, "namespace": "default", "labels": labels if given.get("lsr") else {}}
-        return self.post("/api/v1/namespaces/default/pods", {"apiVersion": "v1", "kind": "Pod", **made})
+        obj["metadata"] = {"name": name, "namespace": "default", "labels": labels if fields.get("lsr") else {}}
+        return self.post("/api/v1/namespaces/default/pods", {"apiVersion": "v1", "kind": "Pod", **obj})
 
     def get(self, name: str) -> Any:
         return json.loads(self.api.request("GET", f"/api/v1/namespaces/default/pods/{name}").body)
@@ -57,44 +57,46 @@ class Api:
 @pytest.fixture
 def world(tmp_path: pathlib.Path) -> Iterator[Api]:
     with ApiServer(seed=1) as server:
-        made = Api(server, tmp_path)
-        made.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", cyaml.safe_load(CRD.read_text()))
+        opened = Api(server, tmp_path)
+        opened.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", cyaml.safe_load(CRD.read_text()))
         node = {"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "16", "memory": "64Gi", "pods": "110"}}}
-        made.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **node})
+        opened.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **node})
         report = builders.report("a", FREE, FREE, policy="none", annotations={keys.CPU_TOPOLOGY: json.dumps(CPUS)})
         del report["metadata"]["resourceVersion"]
-        until(lambda: _served(made))
-        made.post(f"/apis/{API}/noderesourcetopologies", {"apiVersion": API, "kind": "NodeResourceTopology", **report})
-        made.watches.start()
-        until(lambda: made.watches.age() is not None)
-        until(lambda: made.cluster.row("a") is not None)
-        yield made
-        made.watches.stop()
+        until(lambda: _served(opened))
+        opened.post(
+            f"/apis/{API}/noderesourcetopologies", {"apiVersion": API, "kind": "NodeResourceTopology", **report}
+        )
+        opened.watches.start()
+        until(lambda: opened.watches.age() is not None)
+        until(lambda: opened.cluster.row("a") is not None)
+        yield opened
+        opened.watches.stop()
 
 
-def _served(made: Api) -> bool:
+def _served(opened: Api) -> bool:
     try:
-        made.api.request("GET", f"/apis/{API}/noderesourcetopologies")
+        opened.api.request("GET", f"/apis/{API}/noderesourcetopologies")
     except access.ApiError:
         return False
     return True
 
 
-def bind(world: Api, made: Any, node: str) -> str:
-    meta = made["metadata"]
+def bind(world: Api, opened: Any, node: str) -> str:
+    meta = opened["metadata"]
     return world.extender.bind(meta["namespace"], meta["name"], meta["uid"], node)
 
 
 def test_the_binding_carries_the_cpus_that_were_promised(world: Api) -> None:
     first, second = world.pod("first", lsr=True), world.pod("second", lsr=True)
-    for made in (first, second):
-        assert world.extender.filter(as_object(made), ["a"]) == (["a"], {})
-        assert bind(world, made, "a") == ""
+    for obj in (first, second):
+        assert world.extender.filter(as_object(obj), ["a"]) == (["a"], {})
+        assert bind(world, obj, "a") == ""
     promised = [
         json.loads(world.get(name)["metadata"]["annotations"][keys.RESOURCE_STATUS]) for name in ("first", "second")
     ]
     assert [each["cpuset"] for each in promised] == ["0-3", "8-11"], "the emptier NUMA node, as Koordinator's default"
-    until(lambda: (found := world.cluster.pod_of("default/second")) is not None and found.node == "a")
+    until(lambda: (result := world.cluster.pod_of("default/second")) is not None and result.node == "a")
     assert len(world.cluster.assumed) == 0, "the watch has seen both"
     row = world.cluster.row("a")
     assert row is not None
@@ -113,14 +115,14 @@ def test_a_pod_made_again_is_not_bound_by_the_old_request(world: Api) -> None:
     assert "is another pod now" in bind(world, old, "a")
     assert "nodeName" not in world.get("p")["spec"]
     assert bind(world, new, "a") == ""
-    until(lambda: (found := world.cluster.pod_of("default/p")) is not None and found.node == "a")
+    until(lambda: (result := world.cluster.pod_of("default/p")) is not None and result.node == "a")
     assert bind(world, new, "a") == "", "a late answer is asked for again"
 
 
 def test_the_binder_takes_a_conflict_on_the_same_node_for_success(world: Api) -> None:
-    made = world.pod("p")
-    known = builders.as_object(made)
-    pod = world.cluster.shapes.pod(known)
+    obj = world.pod("p")
+    pod_object = builders.as_object(obj)
+    pod = world.cluster.shapes.pod(pod_object)
     world.binder.bind(pod, "a", {})
     world.binder.bind(pod, "a", {})
     with pytest.raises(BindError) as error:
@@ -129,14 +131,14 @@ def test_the_binder_takes_a_conflict_on_the_same_node_for_success(world: Api) ->
 
 
 def test_a_server_that_went_away_leaves_the_reservation_until_more_is_known(world: Api) -> None:
-    made = world.pod("p", lsr=True)
+    obj = world.pod("p", lsr=True)
     until(lambda: world.cluster.pod_of("default/p") is not None)
     world.server.stop()
-    assert "the API server did not answer the binding" in bind(world, made, "a")
-    held = world.cluster.assumed.of_pod(made["metadata"]["uid"])
-    assert held is not None
-    assert (held.stage, held.node) == ("binding", "a")
-    assert world.extender.filter(as_object(made), ["a"])[0] == ["a"], "it goes on answering from what it knows"
+    assert "the API server did not answer the binding" in bind(world, obj, "a")
+    assumed = world.cluster.assumed.of_pod(obj["metadata"]["uid"])
+    assert assumed is not None
+    assert (assumed.stage, assumed.node) == ("binding", "a")
+    assert world.extender.filter(as_object(obj), ["a"])[0] == ["a"], "it goes on answering from what it knows"
 
 
 def test_crane_topologies_that_may_not_be_read_do_not_switch_it_off(

@@ -28,7 +28,7 @@ def machine(nodes: int) -> Topology:
     return Topology(cpus, tuple(NUMANode(node, part, 0) for node, part in enumerate(parts)))
 
 
-def made(name: str, containers: list[tuple[str, str]]) -> Any:
+def pod_object(name: str, containers: list[tuple[str, str]]) -> Any:
     """A Guaranteed pod: (kind, CPUs) of each container."""
     parts: dict[str, list[Any]] = {"containers": [], "initContainers": []}
     for number, (kind, cpu) in enumerate(containers):
@@ -64,16 +64,16 @@ pods = (beside | after).map(lambda both: both[0] + both[1])
 @pytest.mark.parametrize("scope", ["container", "pod"])
 @pytest.mark.parametrize("policy", ["single-numa-node", "restricted", "best-effort", "none"])
 @settings(max_examples=slices.amount(300, 25), deadline=None)
-@given(nodes=st.integers(1, 4), running=st.lists(pods, max_size=5), asked=pods)
+@given(nodes=st.integers(1, 4), running=st.lists(pods, max_size=5), requested=pods)
 def test_it_refuses_what_kubelet_refuses_and_nothing_else(
-    policy: Policy, scope: Any, nodes: int, running: list[Any], asked: Any
+    policy: Policy, scope: Any, nodes: int, running: list[Any], requested: Any
 ) -> None:
     state = empty_node(machine(nodes), policy=policy, scope=scope)
     for number, containers in enumerate(running):
-        state = kubelet.admit(state, requests.of_pod(as_object(made(f"r{number}", containers)))).node
-    pod = made("asked", asked)
+        state = kubelet.admit(state, requests.of_pod(as_object(pod_object(f"r{number}", containers)))).node
+    pod = pod_object("asked", requested)
     answer = kubelet.admit(state, requests.of_pod(as_object(pod)))
     passed, refused = scene_of(state, nodes, policy, scope).filter(pod, "a")
-    if sum(int(cpu) for _, cpu in asked if not cpu.endswith("m")) > len(state.cpus.shared):
+    if sum(int(cpu) for _, cpu in requested if not cpu.endswith("m")) > len(state.cpus.shared):
         return  # The scheduler's own filter asks about the node as a whole.
     assert bool(passed) is answer.admitted, (refused, answer.message, answer.evidence)

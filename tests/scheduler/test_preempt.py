@@ -50,8 +50,8 @@ def test_victims_that_free_one_numa_node_are_taken_as_they_are() -> None:
 def test_victims_on_two_numa_nodes_are_changed_for_some_on_one() -> None:
     scene = world({"w": 0, "x": 0, "y": 1, "z": 1})
     high = pod("high", "8", "20Gi", priority=100)
-    found = preempt(scene, high, "w", "y")
-    assert set(found["a"].uids) in ({"uid-w", "uid-x"}, {"uid-y", "uid-z"}), "and the one on the other node is spared"
+    result = preempt(scene, high, "w", "y")
+    assert set(result["a"].uids) in ({"uid-w", "uid-x"}, {"uid-y", "uid-z"}), "and the one on the other node is spared"
 
 
 def test_a_node_where_no_eviction_helps_is_dropped_with_the_reason() -> None:
@@ -89,9 +89,9 @@ def test_the_filter_lets_the_pod_pass_when_the_victims_are_gone_and_the_report_i
     scene = world({"w": 0, "x": 0, "y": 1, "z": 1}, signed=signed)
     high = pod("high", "8", "20Gi", priority=100)
     assert scene.filter(high, "a") == ([], {"a": "cannot align container"})
-    chosen = preempt(scene, high, "y", "z")["a"].uids
+    victims = preempt(scene, high, "y", "z")["a"].uids
     assert scene.filter(high, "a")[0] == [], "the victims are still there"
-    for uid in chosen:
+    for uid in victims:
         scene.cluster.remove_pod(f"ns/{uid.removeprefix('uid-')}")
     assert scene.filter(high, "a") == (["a"], {})
     scene.put(high)
@@ -107,8 +107,8 @@ def test_pods_that_are_being_deleted_are_not_chosen() -> None:
     assert preempt(scene, pod("high", "8", "20Gi", priority=100), "x") == {}
 
 
-def nominated(made: Any, node: str) -> Any:
-    return {**made, "status": {**made["status"], "nominatedNodeName": node}}
+def nominated(obj: Any, node: str) -> Any:
+    return {**obj, "status": {**obj["status"], "nominatedNodeName": node}}
 
 
 def test_while_victims_leave_the_node_stays_resolvable_and_no_other_is_emptied() -> None:
@@ -117,11 +117,11 @@ def test_while_victims_leave_the_node_stays_resolvable_and_no_other_is_emptied()
         scene.put(bound(pod(name, "4", "12Gi"), "b"))
     scene.node("b", TAKEN, TAKEN, signed=[pod("s"), pod("t")], totals=MOST, annotations=placed({"s": 0, "t": 0}))
     high = pod("high", "8", "20Gi", priority=100)
-    chosen = preempt(scene, high, "y", "z")["a"].uids
+    victims = preempt(scene, high, "y", "z")["a"].uids
     scene.put(nominated(high, "a"))
     assert scene.filter(nominated(high, "a"), "a")[1] == {"a": LEAVING}
     assert preempt(scene, nominated(high, "a"), "s", "t", node="b") == {}
-    for uid in chosen:
+    for uid in victims:
         scene.cluster.remove_pod(f"ns/{uid.removeprefix('uid-')}")
     assert scene.filter(nominated(high, "a"), "a", "b")[0] == ["a"]
 
@@ -129,23 +129,23 @@ def test_while_victims_leave_the_node_stays_resolvable_and_no_other_is_emptied()
 def test_a_node_that_another_pod_took_is_no_longer_waited_for() -> None:
     scene = world({"w": 0, "x": 0, "y": 1, "z": 1})
     high = pod("high", "8", "20Gi", priority=100)
-    chosen = preempt(scene, high, "y", "z")["a"].uids
+    victims = preempt(scene, high, "y", "z")["a"].uids
     scene.put(nominated(high, "a"))
-    for uid in chosen:
+    for uid in victims:
         scene.cluster.remove_pod(f"ns/{uid.removeprefix('uid-')}")
     scene.filter(nominated(high, "a"), "a")
     thief = bound(pod("thief", "4", "12Gi"), "a")
     scene.put(thief)
     scene.clock.pass_(5.0)
-    left = [pod(name) for name in ("w", "x", "thief")]
-    scene.report("a", TAKEN, HALF, signed=left, totals=MOST, annotations=placed({"w": 0, "x": 0, "thief": 1}))
+    free = [pod(name) for name in ("w", "x", "thief")]
+    scene.report("a", TAKEN, HALF, signed=free, totals=MOST, annotations=placed({"w": 0, "x": 0, "thief": 1}))
     assert scene.filter(nominated(high, "a"), "a")[1] == {"a": "cannot align container"}
     assert set(preempt(scene, high, "thief")["a"].uids) == {"uid-thief"}
 
 
 def test_the_answer_tells_a_node_that_is_being_emptied_from_one_that_no_eviction_helps() -> None:
-    asked = Arguments(pod=as_object(pod("p")), node_names=["a", "b"])
-    answer = json.loads(filter_answer(asked, ["a", "b"], [], {"a": LEAVING, "b": "cannot align pod"}))
+    request = Arguments(pod=as_object(pod("p")), node_names=["a", "b"])
+    answer = json.loads(filter_answer(request, ["a", "b"], [], {"a": LEAVING, "b": "cannot align pod"}))
     assert answer["FailedNodes"] == {"a": LEAVING}
     assert answer["FailedAndUnresolvableNodes"] == {"b": "cannot align pod"}
 
@@ -174,7 +174,7 @@ def test_two_pods_never_count_on_the_same_victims() -> None:
 def test_explain_knows_a_pod_that_was_only_asked_about_for_victims() -> None:
     scene = world({"w": 0, "x": 0, "y": 1, "z": 1})
     preempt(scene, pod("high", "8", "20Gi", priority=100), "y", "z")
-    found = documents.of_pod(scene.extender, "ns/high")
-    assert found is not None
-    assert found["refused"] == {"too little in all for the pod, as kube-scheduler counts": 1}
-    assert found["events"] == ["preemption: 1 of 1 nodes offered"]
+    document = documents.of_pod(scene.extender, "ns/high")
+    assert document is not None
+    assert document["refused"] == {"too little in all for the pod, as kube-scheduler counts": 1}
+    assert document["events"] == ["preemption: 1 of 1 nodes offered"]

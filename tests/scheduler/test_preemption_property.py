@@ -41,15 +41,15 @@ class Node:
         return max(self._least(cpus, lower, (promised, 0)), self._least(cpus, lower, (0, promised)))
 
     def _least(self, cpus: int, lower: set[str], promised: tuple[int, int]) -> int:
-        found = []
-        for zone, held in enumerate(self.zones):
-            left, count = self.free(zone) - promised[zone], 0
-            for _, size in sorted(((n, s) for n, s in held.items() if n in lower), key=lambda pair: -pair[1]):
-                if left >= cpus:
+        pods = []
+        for zone, holding in enumerate(self.zones):
+            free, count = self.free(zone) - promised[zone], 0
+            for _, size in sorted(((n, s) for n, s in holding.items() if n in lower), key=lambda pair: -pair[1]):
+                if free >= cpus:
                     break
-                left, count = left + size, count + 1
-            found += [count] if left >= cpus else []
-        return min(found, default=0)
+                free, count = free + size, count + 1
+            pods += [count] if free >= cpus else []
+        return min(pods, default=0)
 
 
 @dataclasses.dataclass
@@ -78,32 +78,32 @@ class World:
         self.signed = chance.random() < 0.5
         for number in range(chance.randint(1, 4)):
             cpus = chance.choice((8, 12, 16))
-            made = self.nodes[f"n{number}"] = Node(cpus, [{}, {}])
+            node = self.nodes[f"n{number}"] = Node(cpus, [{}, {}])
             for zone in range(2):
-                while made.free(zone) > chance.choice((0, 0, 1, 3)):
-                    name, size = f"low-{len(self.low)}", min(chance.randint(1, 4), made.free(zone))
-                    made.zones[zone][name], self.low[name] = size, f"n{number}"
-        for name, made in self.nodes.items():
-            self._node(name, made)
-            for zone in made.zones:
+                while node.free(zone) > chance.choice((0, 0, 1, 3)):
+                    name, size = f"low-{len(self.low)}", min(chance.randint(1, 4), node.free(zone))
+                    node.zones[zone][name], self.low[name] = size, f"n{number}"
+        for name, node in self.nodes.items():
+            self._node(name, node)
+            for zone in node.zones:
                 for each, size in zone.items():
                     self.scene.put(bound(pod(each, str(size)), name))
             self._report(name)
         self.high = [High(f"high-{n}", chance.randint(2, 8)) for n in range(chance.randint(1, 3))]
 
-    def _node(self, name: str, made: Node) -> None:
+    def _node(self, name: str, node: Node) -> None:
         raw = {
             "metadata": {"name": name},
-            "status": {"allocatable": {"cpu": str(2 * made.zone_cpus), "memory": "99Gi"}},
+            "status": {"allocatable": {"cpu": str(2 * node.zone_cpus), "memory": "99Gi"}},
         }
         self.scene.cluster.put_node(msgspec.convert(raw, NodeObject))
 
     def _report(self, name: str) -> None:
-        made = self.nodes[name]
-        pods = {each: zone for zone, held in enumerate(made.zones) for each in held}
+        node = self.nodes[name]
+        pods = {each: zone for zone, holding in enumerate(node.zones) for each in holding}
         signed = [pod(each) for each in pods] if self.signed else None
-        zones = [{"cpu": str(made.free(zone)), "memory": "49Gi"} for zone in range(2)]
-        totals = {"cpu": str(made.zone_cpus), "memory": "49Gi"}
+        zones = [{"cpu": str(node.free(zone)), "memory": "49Gi"} for zone in range(2)]
+        totals = {"cpu": str(node.zone_cpus), "memory": "49Gi"}
         self.scene.report(name, *zones, signed=signed, totals=totals, annotations=placed(pods))
 
     def run(self) -> None:
@@ -113,9 +113,9 @@ class World:
             self.scene.clock.pass_(STEP)
             for name in [name for name, at in self.leaving.items() if at <= now]:
                 self._end(name, now)
-            for name, made in self.nodes.items():
-                if 0 < made.report_due <= now:
-                    made.report_due = 0.0
+            for name, node in self.nodes.items():
+                if 0 < node.report_due <= now:
+                    node.report_due = 0.0
                     self._report(name)
             for each in self.high:
                 if not each.node:
@@ -130,37 +130,37 @@ class World:
         self._changed(node, now)
 
     def _changed(self, node: str, now: float) -> None:
-        made = self.nodes[node]
-        made.report_due = made.report_due or now + self.chance.uniform(0.5, 8.0)
+        each_node = self.nodes[node]
+        each_node.report_due = each_node.report_due or now + self.chance.uniform(0.5, 8.0)
 
     def _free(self, name: str, but: High) -> int:
         """As the scheduler counts: pods that terminate, and those for which room is kept, use what they have."""
-        made = self.nodes[name]
-        used = sum(sum(zone.values()) for zone in made.zones)
-        return 2 * made.zone_cpus - used - sum(h.cpus for h in self.high if h is not but and h.nominated == name)
+        node = self.nodes[name]
+        used = sum(sum(zone.values()) for zone in node.zones)
+        return 2 * node.zone_cpus - used - sum(h.cpus for h in self.high if h is not but and h.nominated == name)
 
     def _object(self, each: High) -> Any:
-        made = pod(each.name, str(each.cpus), priority=HIGH)
-        made["status"]["nominatedNodeName"] = each.nominated
-        return made
+        obj = pod(each.name, str(each.cpus), priority=HIGH)
+        obj["status"]["nominatedNodeName"] = each.nominated
+        return obj
 
     def _attempt(self, each: High, now: float) -> None:
-        made = self._object(each)
-        self.scene.put(made)
+        obj = self._object(each)
+        self.scene.put(obj)
         names = [name for name in self.nodes if self._free(name, each) >= each.cpus]
-        for asked in ([each.nominated] if each.nominated in names else [], names):
-            passed, refused = self.scene.filter(made, *asked) if asked else ([], {})
+        for candidates in ([each.nominated] if each.nominated in names else [], names):
+            passed, refused = self.scene.filter(obj, *candidates) if candidates else ([], {})
             if passed:
-                self._bind(each, made, passed[0], now)
+                self._bind(each, obj, passed[0], now)
                 return
         resolvable = [name for name in self.nodes if refused.get(name, LEAVING) == LEAVING]
         terminating = any(self.low[name] == each.nominated for name in self.leaving)
         if each.nominated in resolvable and terminating:
             return
-        given = {
-            name: Victims(tuple(f"uid-{v}" for v in found)) for name in resolvable if (found := self._dry(name, each))
+        dry_run = {
+            name: Victims(tuple(f"uid-{v}" for v in result)) for name in resolvable if (result := self._dry(name, each))
         }
-        answer = self.scene.extender.preempt(as_object(made), given) if given else {}
+        answer = self.scene.extender.preempt(as_object(obj), dry_run) if dry_run else {}
         if not answer:
             each.nominated = each.nominated if terminating or each.nominated in resolvable else ""
             return
@@ -188,7 +188,7 @@ class World:
         room = self._free(name, each) + sum(
             size for zone in self.nodes[name].zones for low, size in zone.items() if low in self.low
         )
-        found = []
+        pods = []
         if room < each.cpus:
             return []
         for zone in self.nodes[name].zones:
@@ -197,11 +197,11 @@ class World:
                     if room - size >= each.cpus:
                         room -= size
                     else:
-                        found.append(low)
-        return found
+                        pods.append(low)
+        return pods
 
-    def _bind(self, each: High, made: Any, node: str, now: float) -> None:
-        assert self.scene.bind(made, node) == ""
+    def _bind(self, each: High, obj: Any, node: str, now: float) -> None:
+        assert self.scene.bind(obj, node) == ""
         zones = self.nodes[node].zones
         zone = next((z for z in range(2) if self.nodes[node].free(z) >= each.cpus), None)
         each.node, each.nominated = node, ""
@@ -209,7 +209,7 @@ class World:
             self.refused.append(f"{each.name} on {node}")
             return
         zones[zone][each.name] = each.cpus
-        self.scene.put(bound(made, node))
+        self.scene.put(bound(obj, node))
         self._changed(node, now)
 
 

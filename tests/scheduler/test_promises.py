@@ -26,28 +26,28 @@ class Server:
         self.pods: dict[str, objects.PodObject] = {}
         self.refuses = ""
 
-    def put(self, scene: Scene, made: Any, *, seen: bool = True) -> None:
-        obj = as_object(made)
+    def put(self, scene: Scene, manifest: Any, *, is_visible: bool = True) -> None:
+        obj = as_object(manifest)
         before = self.pods.get(obj.metadata.name)
         version = str(int(before.metadata.resource_version) + 1 if before else 1)
         meta = msgspec.structs.replace(obj.metadata, resource_version=version)
         self.pods[obj.metadata.name] = msgspec.structs.replace(obj, metadata=meta)
-        if seen:
+        if is_visible:
             scene.cluster.put_pod(self.pods[obj.metadata.name])
 
     def pod(self, namespace: str, name: str) -> objects.PodObject:
         return self.pods[name]
 
     def promise(self, obj: objects.PodObject, annotations: Mapping[str, str]) -> None:
-        held = self.pods[obj.metadata.name]
+        current = self.pods[obj.metadata.name]
         if self.refuses:
             raise BindError(self.refuses, is_certain=True)
-        if held.metadata.resource_version != obj.metadata.resource_version:
+        if current.metadata.resource_version != obj.metadata.resource_version:
             raise BindError("the object has been modified", is_certain=True)
-        version = str(int(held.metadata.resource_version) + 1)
-        notes = {**(held.metadata.annotations or {}), **annotations}
-        meta = msgspec.structs.replace(held.metadata, annotations=notes, resource_version=version)
-        self.pods[obj.metadata.name] = msgspec.structs.replace(held, metadata=meta)
+        version = str(int(current.metadata.resource_version) + 1)
+        notes = {**(current.metadata.annotations or {}), **annotations}
+        meta = msgspec.structs.replace(current.metadata, annotations=notes, resource_version=version)
+        self.pods[obj.metadata.name] = msgspec.structs.replace(current, metadata=meta)
 
     def cpus(self, name: str) -> CPUSet:
         text = (self.pods[name].metadata.annotations or {}).get(keys.RESOURCE_STATUS)
@@ -68,8 +68,8 @@ def test_pods_that_were_bound_without_a_promise_get_cpus_of_their_own_one_after_
     assert (promises.missing, dict(promises.results), server.cpus("plain")) == (0, {"written": 2}, CPUSet(()))
     scene.put(lsr("r"))
     assert scene.schedule(lsr("r"), "a") == "a"
-    given = CPUSet.parse(json.loads(scene.api.bound[-1][2][keys.RESOURCE_STATUS])["cpuset"])
-    assert not given & (server.cpus("p") | server.cpus("q")), "and they count for the next"
+    cpus = CPUSet.parse(json.loads(scene.api.bound[-1][2][keys.RESOURCE_STATUS])["cpuset"])
+    assert not cpus & (server.cpus("p") | server.cpus("q")), "and they count for the next"
 
 
 def test_two_extenders_never_promise_a_cpu_twice_though_one_sees_things_late() -> None:
@@ -118,12 +118,12 @@ def test_a_pod_that_does_not_fit_keeps_waiting_and_explain_says_why() -> None:
 def test_other_pods_are_left_alone(change: str) -> None:
     scene, server = koordinator(), Server()
     promises = Promises(scene.extender, server)
-    made = bound(lsr("p"), "a", "Succeeded" if change == "ended" else "Running")
+    obj = bound(lsr("p"), "a", "Succeeded" if change == "ended" else "Running")
     if change == "other scheduler":
-        made["spec"]["schedulerName"] = "other"
+        obj["spec"]["schedulerName"] = "other"
     if change == "promised":
-        made["metadata"]["annotations"] = {keys.RESOURCE_STATUS: '{"cpuset":"0-3"}'}
-    server.put(scene, made)
+        obj["metadata"]["annotations"] = {keys.RESOURCE_STATUS: '{"cpuset":"0-3"}'}
+    server.put(scene, obj)
     if change == "deleted":
         scene.cluster.remove_pod("ns/p")
     promises.look()
@@ -153,9 +153,9 @@ def resizing() -> tuple[Scene, Server, Promises]:
 
 
 def promised(name: str, cpu: str, cpus: str) -> Any:
-    made = bound(lsr(name, cpu), "a")
-    made["metadata"]["annotations"] = {keys.RESOURCE_STATUS: json.dumps({"cpuset": cpus})}
-    return made
+    obj = bound(lsr(name, cpu), "a")
+    obj["metadata"]["annotations"] = {keys.RESOURCE_STATUS: json.dumps({"cpuset": cpus})}
+    return obj
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_a_promise_follows_a_pod_that_is_resized_in_place(cpu: str, cpus: str) -
     assert promises.results["resized"] == (cpus != "0-3")
     scene.put(lsr("next", "8"))
     assert scene.schedule(lsr("next", "8"), "a") == "a"
-    given = CPUSet.parse(json.loads(scene.api.bound[-1][2][keys.RESOURCE_STATUS])["cpuset"])
-    assert not given & CPUSet.parse(cpus), "and counts for the next"
+    promised_cpus = CPUSet.parse(json.loads(scene.api.bound[-1][2][keys.RESOURCE_STATUS])["cpuset"])
+    assert not promised_cpus & CPUSet.parse(cpus), "and counts for the next"
 
 
 def test_a_pod_that_cannot_grow_keeps_what_it_has_is_told_and_grows_once_it_can() -> None:

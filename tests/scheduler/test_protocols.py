@@ -25,9 +25,9 @@ LSR = {"koordinator.sh/qosClass": "LSR", "koordinator.sh/priority-class": "koord
 
 
 def lsr(name: str, cpu: str = "4", **annotations: Any) -> Any:
-    made = pod(name, cpu, annotations={key.replace("_", "-"): text for key, text in annotations.items()})
-    made["metadata"]["labels"] = LSR
-    return made
+    obj = pod(name, cpu, annotations={key.replace("_", "-"): text for key, text in annotations.items()})
+    obj["metadata"]["labels"] = LSR
+    return obj
 
 
 def koordinator() -> Scene:
@@ -44,12 +44,12 @@ def written(scene: Scene, number: int = -1) -> Any:
 
 def test_koordinators_pods_get_cpus_in_the_binding_and_no_two_the_same() -> None:
     scene = koordinator()
-    given = []
+    allocated = []
     for name in ("p", "q", "r", "s"):
         scene.put(lsr(name))
         assert scene.schedule(lsr(name), "a") == "a"
-        given.append(written(scene)[keys.RESOURCE_STATUS]["cpuset"])
-    assert sorted(given) == ["0-3", "12-15", "4-7", "8-11"]
+        allocated.append(written(scene)[keys.RESOURCE_STATUS]["cpuset"])
+    assert sorted(allocated) == ["0-3", "12-15", "4-7", "8-11"]
     assert scene.filter(lsr("t"), "a") == ([], {"a": "not enough cpus available to satisfy request"})
     assert scene.filter(pod("plain"), "a")[0] == ["a"], "other pods share"
     scene.cluster.remove_pod("ns/q")
@@ -61,9 +61,9 @@ def test_what_the_watch_brings_back_counts_as_what_was_bound() -> None:
     scene.put(lsr("p"))
     scene.bind(lsr("p"), "a")
     status = scene.api.bound[0][2]
-    made = bound(lsr("p"), "a")
-    made["metadata"]["annotations"] = status
-    scene.put(made)
+    obj = bound(lsr("p"), "a")
+    obj["metadata"]["annotations"] = status
+    scene.put(obj)
     assert len(scene.cluster.assumed) == 0
     scene.put(lsr("q"))
     scene.bind(lsr("q"), "a")
@@ -81,8 +81,8 @@ def test_what_a_pod_that_shrank_in_place_keeps_is_promised_to_nobody_else_and_th
         assert scene.schedule(lsr(name), "a") == "a"
     scene.put(lsr("last", "2"))
     assert scene.schedule(lsr("last", "2"), "a") == "a"
-    given = [CPUSet.parse(written(scene, n)[keys.RESOURCE_STATUS]["cpuset"]) for n in range(4)]
-    assert union(given) == CPUSet.parse("2-15") and sum(map(len, given)) == 14
+    cpus = [CPUSet.parse(written(scene, n)[keys.RESOURCE_STATUS]["cpuset"]) for n in range(4)]
+    assert union(cpus) == CPUSet.parse("2-15") and sum(map(len, cpus)) == 14
     assert scene.filter(lsr("more", "2"), "a")[0] == []
 
 
@@ -107,9 +107,9 @@ def test_a_numa_policy_of_the_pod_is_kept_and_promised() -> None:
     scene = koordinator()
     spec = json.dumps({"numaTopologyPolicy": "SingleNUMANode"})
     for name in ("p", "q"):
-        made = lsr(name, "6", **{keys.NUMA_TOPOLOGY_SPEC: spec})
-        scene.put(made)
-        assert scene.schedule(made, "a") == "a"
+        obj = lsr(name, "6", **{keys.NUMA_TOPOLOGY_SPEC: spec})
+        scene.put(obj)
+        assert scene.schedule(obj, "a") == "a"
     zones = [written(scene, n)[keys.RESOURCE_STATUS]["numaNodeResources"][0]["node"] for n in (0, 1)]
     assert sorted(zones) == [0, 1]
     third = lsr("r", "4", **{keys.NUMA_TOPOLOGY_SPEC: spec})
@@ -153,10 +153,10 @@ def test_of_a_burstable_pod_the_named_container_counts_and_a_wrong_name_fits_now
     scene.cluster.put_crane(msgspec.convert(TOPOLOGY, crane.TopologyObject))
 
     def mixed(name: str, exclusive: str) -> Any:
-        made = pod(name, "6", annotations={keys.EXCLUSIVE_CONTAINERS: exclusive})
+        obj = pod(name, "6", annotations={keys.EXCLUSIVE_CONTAINERS: exclusive})
         sidecar = {"name": "sidecar", "resources": {"requests": {"cpu": "100m"}}}
-        made["spec"]["containers"] = [*made["spec"]["containers"], sidecar]
-        return made
+        obj["spec"]["containers"] = [*obj["spec"]["containers"], sidecar]
+        return obj
 
     first = mixed("p", "main")["spec"]["containers"][0]["name"]
     scene.put(mixed("p", first))
@@ -216,7 +216,7 @@ def test_a_pod_of_a_daemon_set_is_not_cranes() -> None:
     scene = Scene()
     scene.node("a")
     scene.cluster.put_crane(msgspec.convert({**TOPOLOGY, "zones": []}, crane.TopologyObject))
-    made = pod("p", "6")
-    assert scene.filter(made, "a")[0] == []
-    made["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d"}]
-    assert scene.extender.filter(msgspec.convert(made, objects.PodObject), ["a"])[0] == ["a"]
+    obj = pod("p", "6")
+    assert scene.filter(obj, "a")[0] == []
+    obj["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d"}]
+    assert scene.extender.filter(msgspec.convert(obj, objects.PodObject), ["a"])[0] == ["a"]

@@ -31,18 +31,18 @@ def _interactions(names: tuple[str, ...]) -> Iterator[Any]:
     for path in FILES:
         if not names or path.name.startswith(names):
             for each in consequences.read(path):
-                for asked in each["interactions"]:
-                    yield pytest.param(asked, each, id=f"{path.stem}: {each['title']}")
+                for requested in each["interactions"]:
+                    yield pytest.param(requested, each, id=f"{path.stem}: {each['title']}")
 
 
 class World:
     """An extender that knows the nodes and pods of one request."""
 
-    def __init__(self, asked: Any, zones: dict[str, str]) -> None:
+    def __init__(self, request: Any, zones: dict[str, str]) -> None:
         self.scene = Scene()
         self.service = Service(self.scene.extender, LogLevels(now=time.monotonic))
         self.pods: dict[str, set[str]] = {}
-        body = asked["body"]
+        body = request["body"]
         for name in self._nodes(body):
             self.scene.node(name, zones, zones, signed=[])
             self.pods[name] = set()
@@ -52,14 +52,14 @@ class World:
         for name, victims in (body.get("NodeNameToMetaVictims") or {}).items():
             for number, victim in enumerate(victims["Pods"]):
                 self._put(_made(victim["UID"], f"{name}-{number}", name), name)
-        if asked["path"].endswith("bind"):
-            made = _made(body["PodUID"], body["PodName"], "")
-            made["metadata"]["namespace"] = body["PodNamespace"]
-            self.scene.put(made)
+        if request["path"].endswith("bind"):
+            obj = _made(body["PodUID"], body["PodName"], "")
+            obj["metadata"]["namespace"] = body["PodNamespace"]
+            self.scene.put(obj)
 
-    def ask(self, asked: Any) -> Any:
+    def ask(self, question: Any) -> Any:
         """The decoded answer."""
-        answer = self.service.post("/" + asked["path"].rpartition("/")[2], json.dumps(asked["body"]).encode())
+        answer = self.service.post("/" + question["path"].rpartition("/")[2], json.dumps(question["body"]).encode())
         assert (answer.status, answer.content_type) == (200, "application/json"), answer.body
         return json.loads(answer.body)
 
@@ -84,25 +84,25 @@ def _made(uid: str, name: str, node: str) -> Any:
     return {"metadata": {"name": name, "namespace": "ns", "uid": uid}, "spec": spec, "status": {"phase": "Running"}}
 
 
-@pytest.mark.parametrize(("asked", "recorded"), interactions())
-def test_every_recorded_request_gets_a_good_answer(asked: Any, recorded: Any) -> None:
-    world = World(asked, FREE)
-    answer, body = world.ask(asked), asked["body"]
-    match asked["path"].rpartition("/")[2]:
+@pytest.mark.parametrize(("requested", "recorded"), interactions())
+def test_every_recorded_request_gets_a_good_answer(requested: Any, recorded: Any) -> None:
+    world = World(requested, FREE)
+    answer, body = world.ask(requested), requested["body"]
+    match requested["path"].rpartition("/")[2]:
         case "filter":
-            found = consequences.of_filter(body, answer, "http://x")
-            assert not found.error
-            assert found.passed == frozenset(consequences._names(body)), "nothing speaks against any node"
+            outcome = consequences.of_filter(body, answer, "http://x")
+            assert not outcome.error
+            assert outcome.passed == frozenset(consequences._names(body)), "nothing speaks against any node"
         case "prioritize":
             assert [each.keys() for each in answer] == [{"Host", "Score"}] * len(answer)
             assert {each["Host"] for each in answer} == set(consequences._names(body))
             assert all(isinstance(each["Score"], int) and 0 <= each["Score"] <= 10 for each in answer)
         case "preempt":
             victims, fault = consequences.of_preempt(body, answer, world.pods)
-            given = {**(body["NodeNameToVictims"] or {}), **(body["NodeNameToMetaVictims"] or {})}
+            candidates = {**(body["NodeNameToVictims"] or {}), **(body["NodeNameToMetaVictims"] or {})}
             assert not fault
-            assert victims.keys() == given.keys(), "the pod needs no NUMA node: the scheduler's victims stand"
-            assert {n: len(uids) for n, uids in victims.items()} == {n: len(v["Pods"]) for n, v in given.items()}
+            assert victims.keys() == candidates.keys(), "the pod needs no NUMA node: the scheduler's victims stand"
+            assert {n: len(uids) for n, uids in victims.items()} == {n: len(v["Pods"]) for n, v in candidates.items()}
         case "bind":
             assert answer == {}
             assert world.scene.api.bound == [(f"{body['PodNamespace']}/{body['PodName']}", body["Node"], {})]
@@ -111,37 +111,37 @@ def test_every_recorded_request_gets_a_good_answer(asked: Any, recorded: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("asked", "recorded"), [p for p in interactions("01", "02") if "filter" in p.values[0]["path"]]
+    ("requested", "recorded"), [p for p in interactions("01", "02") if "filter" in p.values[0]["path"]]
 )
-def test_a_refusal_never_makes_the_scheduler_spin_or_evict(asked: Any, recorded: Any) -> None:
-    world = World(asked, TAKEN)
-    pod = asked["body"]["Pod"]
+def test_a_refusal_never_makes_the_scheduler_spin_or_evict(requested: Any, recorded: Any) -> None:
+    world = World(requested, TAKEN)
+    pod = requested["body"]["Pod"]
     for container in pod["spec"]["containers"]:
         amounts = {"cpu": "2", "memory": "1Gi"}
         container["resources"] = {"requests": amounts, "limits": amounts}
     pod.setdefault("status", {})["qosClass"] = "Guaranteed"
-    answers = [world.ask(asked) for _ in range(2)]
-    found = [consequences.of_filter(asked["body"], answer, "http://x") for answer in answers]
-    assert found[0] == found[1], "an equal text is not written again, so it wakes nobody"
-    assert found[0].reasons == {"cannot align container": len(consequences._names(asked["body"]))}
-    assert not found[0].preemption_tried, "its search for victims would find none, in a text that differs each time"
+    answers = [world.ask(requested) for _ in range(2)]
+    outcome = [consequences.of_filter(requested["body"], answer, "http://x") for answer in answers]
+    assert outcome[0] == outcome[1], "an equal text is not written again, so it wakes nobody"
+    assert outcome[0].reasons == {"cannot align container": len(consequences._names(requested["body"]))}
+    assert not outcome[0].preemption_tried, "its search for victims would find none, in a text that differs each time"
 
 
-@pytest.mark.parametrize(("asked", "recorded"), [p for p in interactions("02") if "filter" in p.values[0]["path"]])
-def test_the_recorded_outcomes_follow_from_the_recorded_answers(asked: Any, recorded: Any) -> None:
+@pytest.mark.parametrize(("requested", "recorded"), [p for p in interactions("02") if "filter" in p.values[0]["path"]])
+def test_the_recorded_outcomes_follow_from_the_recorded_answers(requested: Any, recorded: Any) -> None:
     prefix = recorded["extenders"][0]["urlPrefix"]
-    found = consequences.of_filter(asked["body"], asked["answer"]["body"], prefix)
+    outcome = consequences.of_filter(requested["body"], requested["answer"]["body"], prefix)
     pod = recorded["pods"][0]
     condition = pod["conditions"][0]
-    if found.error:
-        assert (condition["reason"], condition["message"]) == ("SchedulerError", found.error)
-    elif found.passed:
-        assert pod["node"] in found.passed
+    if outcome.error:
+        assert (condition["reason"], condition["message"]) == ("SchedulerError", outcome.error)
+    elif outcome.passed:
+        assert pod["node"] in outcome.passed
     else:
         assert condition["reason"] == "Unschedulable"
-        assert all(f"{count} {reason}" in condition["message"] for reason, count in found.reasons.items())
+        assert all(f"{count} {reason}" in condition["message"] for reason, count in outcome.reasons.items())
         tried = "No preemption victims found for incoming pod" in condition["message"]
-        assert tried == found.preemption_tried
+        assert tried == outcome.preemption_tried
 
 
 FAULTS = {
@@ -155,9 +155,9 @@ FAULTS = {
 @pytest.mark.parametrize("title", FAULTS)
 def test_one_bad_entry_of_preempt_cancels_all(title: str) -> None:
     recorded = part(consequences.read(FILES[4]), title)
-    asked = next(each for each in recorded["interactions"] if each["path"].endswith("preempt"))
-    pods = World(asked, FREE).pods
-    victims, fault = consequences.of_preempt(asked["body"], asked["answer"]["body"], pods)
+    requested = next(each for each in recorded["interactions"] if each["path"].endswith("preempt"))
+    pods = World(requested, FREE).pods
+    victims, fault = consequences.of_preempt(requested["body"], requested["answer"]["body"], pods)
     assert victims == {}
     assert FAULTS[title] in fault
     assert all(pod["pod"] != "high" or pod["node"] is None for pod in recorded["pods"])

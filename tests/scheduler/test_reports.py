@@ -44,11 +44,11 @@ attribute = st.fixed_dictionaries(
 )
 def test_every_report_can_be_read(zones: object, attributes: object, note: str | None) -> None:
     notes = {} if note is None else {keys.PLACEMENT: note}
-    made = {"metadata": {"name": "n", "annotations": notes}, "zones": zones, "attributes": attributes}
-    found = reports.Report(msgspec.convert(made, objects.NRTObject, strict=False))
-    assert found.available.keys() == found.totals.keys()
-    assert all(0 <= node < 64 for node in found.available)
-    if not found.problems:
-        for node, amounts in found.available.items():
-            assert all(0 <= left <= found.totals[node][name] for name, left in amounts.items())
-    found.whereabouts([("ns", "p", "c")])
+    obj = {"metadata": {"name": "n", "annotations": notes}, "zones": zones, "attributes": attributes}
+    result = reports.Report(msgspec.convert(obj, objects.NRTObject, strict=False))
+    assert result.available.keys() == result.totals.keys()
+    assert all(0 <= node < 64 for node in result.available)
+    if not result.problems:
+        for node, amounts in result.available.items():
+            assert all(0 <= free <= result.totals[node][name] for name, free in amounts.items())
+    result.whereabouts([("ns", "p", "c")])

@@ -24,39 +24,44 @@ NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
 CPU_STATUS = '{"cpuset":"4-7"}'
 
 
-def reservation(name: str = "r", node: str = "a", cpu: str = "4", **given: Any) -> Any:
+def reservation(name: str = "r", node: str = "a", cpu: str = "4", **fields: Any) -> Any:
     """A Reservation that is on a node, for pods with the label `app: NAME`."""
     requests = {"cpu": cpu, "memory": "1Gi"}
     template = {
         "metadata": {"namespace": "ns"},
         "spec": {"containers": [{"name": "c", "resources": {"requests": requests, "limits": requests}}]},
     }
-    spec = {"template": template, "owners": [{"labelSelector": {"matchLabels": {"app": given.get("app", name)}}}]}
-    spec |= {"ttl": "1h", **given.get("spec", {})}
-    meta = {"name": name, "uid": f"uid-{name}", "labels": given.get("labels"), "annotations": given.get("annotations")}
-    status = {"phase": "Available", "nodeName": node, "allocatable": requests, **given.get("status", {})}
+    spec = {"template": template, "owners": [{"labelSelector": {"matchLabels": {"app": fields.get("app", name)}}}]}
+    spec |= {"ttl": "1h", **fields.get("spec", {})}
+    meta = {
+        "name": name,
+        "uid": f"uid-{name}",
+        "labels": fields.get("labels"),
+        "annotations": fields.get("annotations"),
+    }
+    status = {"phase": "Available", "nodeName": node, "allocatable": requests, **fields.get("status", {})}
     return {"metadata": meta, "spec": spec, "status": status}
 
 
-def put(scene: Scene, made: Any) -> None:
-    scene.cluster.put_reservation(msgspec.convert(made, ReservationObject))
+def put(scene: Scene, obj: Any) -> None:
+    scene.cluster.put_reservation(msgspec.convert(obj, ReservationObject))
 
 
-def placeholder(name: str = "r", node: str = "a", cpu: str = "4", **given: Any) -> Any:
+def placeholder(name: str = "r", node: str = "a", cpu: str = "4", **fields: Any) -> Any:
     """The pod that holds its place."""
-    return stand_in(bound(pod(f"reservation-uid-{name}-0", cpu, **given), node), name)
+    return stand_in(bound(pod(f"reservation-uid-{name}-0", cpu, **fields), node), name)
 
 
-def stand_in(made: Any, name: str = "r") -> Any:
+def stand_in(obj: Any, name: str = "r") -> Any:
     """The pod marked as placeholders are."""
     reference = {"kind": "Reservation", "name": name, "uid": f"uid-{name}", "controller": True}
-    labels = {**(made["metadata"].get("labels") or {}), keys.RESERVATION_UID: f"uid-{name}"}
-    return {**made, "metadata": {**made["metadata"], "labels": labels, "ownerReferences": [reference]}}
+    labels = {**(obj["metadata"].get("labels") or {}), keys.RESERVATION_UID: f"uid-{name}"}
+    return {**obj, "metadata": {**obj["metadata"], "labels": labels, "ownerReferences": [reference]}}
 
 
-def owner(made: Any, app: str = "r") -> Any:
-    meta = {**made["metadata"], "labels": {**(made["metadata"].get("labels") or {}), "app": app}}
-    return {**made, "metadata": meta}
+def owner(obj: Any, app: str = "r") -> Any:
+    meta = {**obj["metadata"], "labels": {**(obj["metadata"].get("labels") or {}), "app": app}}
+    return {**obj, "metadata": meta}
 
 
 def plain() -> Scene:
@@ -238,9 +243,9 @@ def test_an_owner_may_have_been_admitted_before_or_after_a_room_was_left_that_wa
     assert free == [[8, 0], [0, 8]], "it took its own room; or that of r1, and left its own"
 
 
-@pytest.mark.parametrize("counted", [0, 1, 2, 3])
+@pytest.mark.parametrize("included", [0, 1, 2, 3])
 @pytest.mark.parametrize("named", [True, False], ids=["placements", "fingerprint-alone"])
-def test_a_report_is_recognised_though_many_pods_have_come_and_gone(named: bool, counted: int) -> None:
+def test_a_report_is_recognised_though_many_pods_have_come_and_gone(named: bool, included: int) -> None:
     scene = full([holders("r1", "r2"), holders("r3", "r4")], named=named)
     ways = {"r3": 1, "r4": 1, "r1": 0}
     owners = {}
@@ -249,7 +254,7 @@ def test_a_report_is_recognised_though_many_pods_have_come_and_gone(named: bool,
         assert scene.schedule(owners[name], "a") == "a", name
         scene.put(bound(owners[name], "a", phase="Pending"))
     zones: list[list[Any]] = [holders("r1", "r2"), holders("r3", "r4")]
-    for name in list(ways)[:counted]:
+    for name in list(ways)[:included]:
         zone = zones[ways[name]]
         zone[:] = [each for each in zone if each["metadata"]["name"] != f"reservation-uid-{name}-0"]
         zone.append(owners[name])
@@ -267,9 +272,9 @@ def test_of_two_pods_of_one_name_in_a_report_that_signs_others_neither_gives_roo
     scene = full([holders("r1", "r2"), holders("r3", "r4")])
     row = scene.cluster.row("a")
     assert row is not None
-    again = placeholder("r3", cpu="8", uid="uid-again")
+    second = placeholder("r3", cpu="8", uid="uid-again")
     scene.cluster.remove_pod("ns/reservation-uid-r3-0")
-    scene.put({**again, "status": {**again["status"], "phase": "Pending"}})
+    scene.put({**second, "status": {**second["status"], "phase": "Pending"}})
     zones = [holders("r1", "r2"), holders("r3", "r4")]
     strangers = [bound(pod("stranger", "1"), "a"), *zones[0], *zones[1]]
     totals, free = {"cpu": "16", "memory": "64Gi"}, [{"cpu": "0", "memory": "60Gi"}] * 2
@@ -325,24 +330,24 @@ def test_with_affinity_a_pod_runs_nowhere_else(affinity: Any, passed: list[str])
     scene.cluster.put_node(as_node(node))
     put(scene, reservation(labels={"tier": "gold"}))
     mine = owner(pod("mine", "4", "0", annotations={keys.RESERVATION_AFFINITY: json.dumps(affinity)}))
-    found, refused = scene.filter(mine, "a", "b")
-    assert found == passed
+    result, refused = scene.filter(mine, "a", "b")
+    assert result == passed
     assert refused["b"] == NONE_MEETS
     assert scene.extender.bind("ns", "mine", "uid-mine", "b") == f"{NONE_MEETS} (taken meanwhile by another pod)"
 
 
-def as_node(made: Any) -> Any:
+def as_node(obj: Any) -> Any:
     from koordlite.model.wire import objects
 
-    return msgspec.convert(made, objects.NodeObject)
+    return msgspec.convert(obj, objects.NodeObject)
 
 
 def test_an_affinity_that_cannot_be_read_is_the_reason() -> None:
     scene = plain()
     put(scene, reservation())
     bad = owner(pod("mine", "4", annotations={keys.RESERVATION_AFFINITY: "{"}))
-    found, refused = scene.filter(bad, "a", "b")
-    assert found == []
+    result, refused = scene.filter(bad, "a", "b")
+    assert result == []
     assert all(text.startswith(f"annotation {keys.RESERVATION_AFFINITY} cannot be read") for text in refused.values())
 
 
@@ -376,13 +381,13 @@ def test_only_owners_displace_a_placeholder() -> None:
     assert scene.extender.preempt(as_object(mine), victims) == victims
 
 
-def reserved_cpus(scene: Scene, *, with_placeholder: bool = True, **given: Any) -> None:
+def reserved_cpus(scene: Scene, *, with_placeholder: bool = True, **fields: Any) -> None:
     """CPUs 4 to 7 of node `a` are held."""
-    put(scene, reservation(annotations={keys.RESOURCE_STATUS: CPU_STATUS}, **given))
+    put(scene, reservation(annotations={keys.RESOURCE_STATUS: CPU_STATUS}, **fields))
     if with_placeholder:
-        made = placeholder(annotations={keys.RESOURCE_STATUS: CPU_STATUS})
-        made["metadata"]["labels"] |= lsr("x")["metadata"]["labels"]
-        scene.put(made)
+        obj = placeholder(annotations={keys.RESOURCE_STATUS: CPU_STATUS})
+        obj["metadata"]["labels"] |= lsr("x")["metadata"]["labels"]
+        scene.put(obj)
 
 
 @pytest.mark.parametrize("with_placeholder", [True, False], ids=["held by the placeholder", "being handed over"])
@@ -407,14 +412,14 @@ def test_the_owner_gets_exactly_the_reserved_cpus_and_nobody_else_does(with_plac
 def test_owners_share_a_reservation_that_is_for_several() -> None:
     scene = koordinator()
     reserved_cpus(scene, with_placeholder=False, spec={"allocateOnce": False, "allocatePolicy": "Restricted"})
-    given = []
+    allocated = []
     for name in ("o", "p"):
-        made = owner(lsr(name, "2"))
-        scene.put(made)
-        assert scene.schedule(made, "a") == "a"
-        given.append(written(scene)[keys.RESOURCE_STATUS]["cpuset"])
-        scene.put(bound({**made, "metadata": {**made["metadata"], "annotations": scene.api.bound[-1][2]}}, "a"))
-    assert sorted(given) == ["4-5", "6-7"]
+        obj = owner(lsr(name, "2"))
+        scene.put(obj)
+        assert scene.schedule(obj, "a") == "a"
+        allocated.append(written(scene)[keys.RESOURCE_STATUS]["cpuset"])
+        scene.put(bound({**obj, "metadata": {**obj["metadata"], "annotations": scene.api.bound[-1][2]}}, "a"))
+    assert sorted(allocated) == ["4-5", "6-7"]
     third = owner(lsr("q", "2", **{keys.RESERVATION_AFFINITY: "{}"}))
     assert scene.filter(third, "a")[1] == {"a": "Reservation(s) Insufficient cpu; Reservation(s) Insufficient memory"}
 
@@ -423,8 +428,8 @@ def test_after_a_restart_owners_are_known_by_the_status() -> None:
     scene = koordinator()
     current = {"currentOwners": [{"namespace": "ns", "name": "o", "uid": "uid-o"}], "allocated": {"cpu": "2"}}
     reserved_cpus(scene, with_placeholder=False, spec={"allocateOnce": False}, status=current)
-    made = owner(lsr("o", "2", **{keys.RESOURCE_STATUS: '{"cpuset":"4-5"}'}))
-    scene.put(bound(made, "a"))
+    obj = owner(lsr("o", "2", **{keys.RESOURCE_STATUS: '{"cpuset":"4-5"}'}))
+    scene.put(bound(obj, "a"))
     second = owner(lsr("p", "2"))
     assert scene.schedule(second, "a") == "a"
     assert written(scene)[keys.RESOURCE_STATUS]["cpuset"] == "6-7"
@@ -436,19 +441,19 @@ def test_a_reservation_whose_cpus_cannot_be_believed_is_taken_by_no_pod(text: st
     scene.node("a", ZONE, ZONE, policy="none", annotations=CPUS)
     put(scene, reservation(cpu="60", annotations={keys.RESOURCE_STATUS: text}))
     assert scene.filter(owner(pod("mine", "8")), "a")[1] == {"a": "Insufficient cpu by node"}
-    found = documents.of_node(scene.cluster, "a")
-    assert found is not None
-    assert found["reservations"][0]["cpus"] == ""
-    assert any(line.startswith(f"  problem: reservation/r: {keys.RESOURCE_STATUS}") for line in texts.node(found))
+    document = documents.of_node(scene.cluster, "a")
+    assert document is not None
+    assert document["reservations"][0]["cpus"] == ""
+    assert any(line.startswith(f"  problem: reservation/r: {keys.RESOURCE_STATUS}") for line in texts.node(document))
 
 
 def test_a_pod_that_ignores_reservations_is_not_their_owner() -> None:
     scene = plain()
     put(scene, reservation(cpu="62"))
-    made = owner(pod("ignores", "8"))
-    made["metadata"]["labels"][keys.RESERVATION_IGNORED] = "true"
-    assert scene.filter(made, "a", "b")[0] == ["a", "b"]
-    assert scene.schedule(made, "a") == "a"
+    obj = owner(pod("ignores", "8"))
+    obj["metadata"]["labels"][keys.RESERVATION_IGNORED] = "true"
+    assert scene.filter(obj, "a", "b")[0] == ["a", "b"]
+    assert scene.schedule(obj, "a") == "a"
     assert keys.RESERVATION_ALLOCATED not in scene.api.bound[-1][2]
 
 
@@ -463,19 +468,19 @@ def test_a_binding_through_another_replica_takes_the_reservation_too() -> None:
 
 def test_the_placeholder_of_the_rest_gets_the_cpus_that_the_owner_left() -> None:
     scene = koordinator()
-    rest = "reservation-uid-r-1"
-    note = {"namespace": "ns", "name": "o", "uid": "uid-o", "rest": rest}
+    remainder = "reservation-uid-r-1"
+    note = {"namespace": "ns", "name": "o", "uid": "uid-o", "rest": remainder}
     notes = {keys.RESOURCE_STATUS: CPU_STATUS, keys.HAND_OVER: json.dumps(note)}
     put(scene, reservation(annotations=notes, spec={"allocateOnce": False}))
     mine = owner(lsr("o", "2"))
     assert scene.schedule(mine, "a") == "a"
-    forged = lsr(rest, "2")
+    forged = lsr(remainder, "2")
     scene.schedule(forged, "a")
     assert written(scene)[keys.RESOURCE_STATUS]["cpuset"] not in ("6-7",), "the name alone makes no placeholder"
-    scene.cluster.remove_pod(f"ns/{rest}")
-    made = stand_in(lsr(rest, "2"))
-    made["metadata"]["uid"] = "uid-of-the-rest"
-    assert scene.schedule(made, "a") == "a"
+    scene.cluster.remove_pod(f"ns/{remainder}")
+    obj = stand_in(lsr(remainder, "2"))
+    obj["metadata"]["uid"] = "uid-of-the-rest"
+    assert scene.schedule(obj, "a") == "a"
     assert written(scene)[keys.RESOURCE_STATUS]["cpuset"] == "6-7"
     assert keys.RESERVATION_ALLOCATED not in scene.api.bound[-1][2]
 
@@ -495,8 +500,8 @@ def test_whatever_is_written_on_a_reservation_or_its_owner_gets_an_answer(
     notes = {keys.RESOURCE_STATUS: status, keys.HAND_OVER: coming, keys.RESERVATION_RESTRICTED: order}
     selector = {"matchExpressions": [{"key": "app", "operator": operator, "values": ["r"]}]}
     spec = {"allocatePolicy": "Restricted", "owners": [{"labelSelector": selector}, {}]}
-    made = reservation(labels={keys.RESERVATION_ORDER: order}, annotations=notes, spec=spec)
-    put(scene, {**made, "status": {**made["status"], "allocatable": {"cpu": amount}}})
+    resource = reservation(labels={keys.RESERVATION_ORDER: order}, annotations=notes, spec=spec)
+    put(scene, {**resource, "status": {**resource["status"], "allocatable": {"cpu": amount}}})
     mine = owner(lsr("mine", "2", **{keys.RESERVATION_AFFINITY: affinity}))
     passed, refused = scene.filter(mine, "a")
     assert {*passed, *refused} == {"a"}

@@ -43,46 +43,46 @@ class World(Scene):
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=5)
         connection.request(method, path, body, {"Content-Type": "application/json", **headers})
         answer = connection.getresponse()
-        found = answer.status, answer.read().decode()
+        result = answer.status, answer.read().decode()
         connection.close()
-        return found
+        return result
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    made = World().listen()
-    made.node("a", FREE, FREE, signed=[])
-    made.node("b", TAKEN, TAKEN, signed=[])
-    yield made
-    made.server.close()
+    opened = World().listen()
+    opened.node("a", FREE, FREE, signed=[])
+    opened.node("b", TAKEN, TAKEN, signed=[])
+    yield opened
+    opened.server.close()
 
 
-def question(made: Any, *names: str) -> bytes:
-    return json.dumps({"Pod": made, "Nodes": None, "NodeNames": list(names)}).encode()
+def question(obj: Any, *names: str) -> bytes:
+    return json.dumps({"Pod": obj, "Nodes": None, "NodeNames": list(names)}).encode()
 
 
 def test_a_pod_from_filter_to_bind_and_explain(world: World) -> None:
-    made = pod("p", "4")
-    world.put(made)
-    status, text = world.ask("POST", "/filter", question(made, "b", "a", "new"))
+    obj = pod("p", "4")
+    world.put(obj)
+    status, text = world.ask("POST", "/filter", question(obj, "b", "a", "new"))
     refused = {"b": "cannot align container"}
     assert (status, json.loads(text)) == (200, {"NodeNames": ["a", "new"], "FailedAndUnresolvableNodes": refused})
-    status, text = world.ask("POST", "/prioritize", question(made, "a", "new"))
+    status, text = world.ask("POST", "/prioritize", question(obj, "a", "new"))
     assert {each["Host"]: each["Score"] for each in json.loads(text)} == {"a": 10, "new": 0}
-    asked = {"PodName": "p", "PodNamespace": "ns", "PodUID": "uid-p", "Node": "a"}
-    assert world.ask("POST", "/bind", json.dumps(asked).encode()) == (200, "{}")
-    assert world.ask("POST", "/bind", json.dumps(asked).encode()) == (200, "{}")
-    world.put(bound(made, "a"))
+    request = {"PodName": "p", "PodNamespace": "ns", "PodUID": "uid-p", "Node": "a"}
+    assert world.ask("POST", "/bind", json.dumps(request).encode()) == (200, "{}")
+    assert world.ask("POST", "/bind", json.dumps(request).encode()) == (200, "{}")
+    world.put(bound(obj, "a"))
     status, text = world.ask("GET", "/explain/ns/p")
-    found = json.loads(text)
-    assert (found["chosen"], found["numaNodes"], found["refused"]) == ("a", [0], {"cannot align container": 1})
-    nodes = {each["node"]: each for each in found["nodes"]}
+    document = json.loads(text)
+    assert (document["chosen"], document["numaNodes"], document["refused"]) == ("a", [0], {"cannot align container": 1})
+    nodes = {each["node"]: each for each in document["nodes"]}
     assert (
         nodes["b"]["why"] == "container c asks cpu 4; NUMA node 0 has 0, NUMA node 1 has 0; "
         "container c asks memory 1Gi; NUMA node 0 has 0, NUMA node 1 has 0"
     )
     assert nodes["a"]["placed"] == {"c": [0]}
-    assert found["unknownNodes"] == ["new"]
+    assert document["unknownNodes"] == ["new"]
 
 
 def test_a_fault_of_ours_about_one_node_is_on_the_page_beside_the_others(
@@ -104,33 +104,33 @@ def test_a_fault_of_ours_about_one_node_is_on_the_page_beside_the_others(
 
 
 def test_the_node_state_names_what_is_on_top_of_the_report(world: World) -> None:
-    made = pod("p", "4")
-    world.put(made)
-    world.bind(made, "a")
+    obj = pod("p", "4")
+    world.put(obj)
+    world.bind(obj, "a")
     world.clock.pass_(3)
-    found = json.loads(world.ask("GET", "/state/a")[1])
-    assert found["judged"]["numaNodes"]["0"]["cpu"] == "4"
-    assert found["report"]["available"]["0"]["cpu"] == "8"
-    assert found["reserved"] == [
+    document = json.loads(world.ask("GET", "/state/a")[1])
+    assert document["judged"]["numaNodes"]["0"]["cpu"] == "4"
+    assert document["report"]["available"]["0"]["cpu"] == "8"
+    assert document["reserved"] == [
         {"pod": "ns/p", "stage": "bound", "seconds": 3.0, "takes": {"cpu": "4", "memory": "1Gi"}}
     ]
-    world.put(bound(made, "a"))
+    world.put(bound(obj, "a"))
     world.clock.pass_(7)
-    found = json.loads(world.ask("GET", "/state/a")[1])
-    assert found["dirty"] == {"isDirty": True, "seconds": 7.0, "why": "not counted yet: ns/p"}
-    assert found["ended"][0]["why"] == "seen bound"
+    document = json.loads(world.ask("GET", "/state/a")[1])
+    assert document["dirty"] == {"isDirty": True, "seconds": 7.0, "why": "not counted yet: ns/p"}
+    assert document["ended"][0]["why"] == "seen bound"
 
 
 def test_whole_node_objects_come_back_as_they_were(world: World) -> None:
     items = [{"metadata": {"name": name, "labels": {"x": "y"}}, "future": [1]} for name in ("b", "a")]
     body = {"Pod": pod("p", "4"), "Nodes": {"metadata": {}, "items": items}, "NodeNames": None}
-    found = json.loads(world.ask("POST", "/filter", json.dumps(body).encode())[1])
-    assert found["Nodes"]["items"] == [items[1]]
-    assert "NodeNames" not in found
+    document = json.loads(world.ask("POST", "/filter", json.dumps(body).encode())[1])
+    assert document["Nodes"]["items"] == [items[1]]
+    assert "NodeNames" not in document
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status", "said"),
+    ("path", "body", "status", "output"),
     [
         pytest.param("/filter", b"no json", 400, "JSON is malformed", id="no JSON"),
         pytest.param("/filter", b"", 400, "Input data was truncated", id="nothing"),
@@ -145,11 +145,11 @@ def test_whole_node_objects_come_back_as_they_were(world: World) -> None:
     ],
 )
 def test_bad_bodies_are_answered_with_what_is_wrong(
-    world: World, path: str, body: bytes, status: int, said: str
+    world: World, path: str, body: bytes, status: int, output: str
 ) -> None:
-    found = world.ask("POST", path, body)
-    assert found[0] == status
-    assert said in found[1]
+    result = world.ask("POST", path, body)
+    assert result[0] == status
+    assert output in result[1]
     assert world.ask("POST", "/filter", question(pod("p", "4"), "a"))[0] == 200, "and it goes on"
 
 
@@ -185,13 +185,13 @@ def test_no_body_breaks_it(body: bytes) -> None:
 
 
 def test_while_the_api_server_is_away_it_answers_and_then_says_that_it_cannot(world: World) -> None:
-    asked = question(pod("p", "4"), "a")
+    request = question(pod("p", "4"), "a")
     world.age = 299.0
-    assert json.loads(world.ask("POST", "/filter", asked)[1])["NodeNames"] == ["a"]
+    assert json.loads(world.ask("POST", "/filter", request)[1])["NodeNames"] == ["a"]
     assert world.ask("GET", "/readyz")[0] == 200
     texts = set()
     for world.age in (301.0, 400.0, 5000.0):
-        texts.add(world.ask("POST", "/filter", asked)[1])
+        texts.add(world.ask("POST", "/filter", request)[1])
     assert [json.loads(text) for text in texts] == [
         {
             "Error": "koordlite scheduler-extender: what is known of the cluster is older than 300 s; "
@@ -200,7 +200,7 @@ def test_while_the_api_server_is_away_it_answers_and_then_says_that_it_cannot(wo
     ], "one text, which does not wake the pod again and again"
     assert world.ask("GET", "/readyz")[0] == 503
     world.age = None
-    assert "has not been listed yet" in world.ask("POST", "/prioritize", asked)[1]
+    assert "has not been listed yet" in world.ask("POST", "/prioritize", request)[1]
     assert world.ask("GET", "/healthz") == (200, "ok\n")
 
 
@@ -263,10 +263,10 @@ def test_pages_show_what_people_wrote_as_text(world: World) -> None:
 def test_only_certificates_of_the_ca_and_of_these_names_may_ask(tmp_path: pathlib.Path) -> None:
     server = _made(tmp_path, "server")
     scheduler, other, stranger = (_made(tmp_path, name) for name in ("scheduler", "other", "stranger"))
-    known = tmp_path / "ca.crt"
-    known.write_bytes(pathlib.Path(scheduler[0]).read_bytes() + pathlib.Path(other[0]).read_bytes())
+    pod_object = tmp_path / "ca.crt"
+    pod_object.write_bytes(pathlib.Path(scheduler[0]).read_bytes() + pathlib.Path(other[0]).read_bytes())
     options = ["--listen", "0.0.0.0:0", "--tls-cert-file", server[0], "--tls-private-key-file", server[1]]
-    options += ["--client-ca-file", str(known), "--client-name", "scheduler"]
+    options += ["--client-ca-file", str(pod_object), "--client-name", "scheduler"]
     args = cli.parser().parse_args(["scheduler-extender", *options])
     scene = Scene()
     scene.node("a", FREE, signed=[])
@@ -274,12 +274,12 @@ def test_only_certificates_of_the_ca_and_of_these_names_may_ask(tmp_path: pathli
     running: Server = services.extender_listener(args, service, "")
     running.start()
     try:
-        asked = question(pod("p", "4"), "a")
-        assert _ask_tls(running.port, server[0], scheduler, asked) == 200
-        assert _ask_tls(running.port, server[0], other, asked) == 403
+        request = question(pod("p", "4"), "a")
+        assert _ask_tls(running.port, server[0], scheduler, request) == 200
+        assert _ask_tls(running.port, server[0], other, request) == 403
         for nobody in (None, stranger):
             with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
-                _ask_tls(running.port, server[0], nobody, asked)
+                _ask_tls(running.port, server[0], nobody, request)
     finally:
         running.close()
 

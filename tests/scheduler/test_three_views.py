@@ -67,9 +67,9 @@ class Node(Emulated):
     def views(self, *, later: float = 0.0) -> Views:
         """Every view of what is published, so many seconds after the last tick."""
         now, scene, read = self.sandbox.clock.wall() + later, Scene(), files.Objects()
-        found: list[Any] = [cyaml.safe_load(path.read_text()) for path in self.folder.glob("pod-*.yaml")]
-        found += [json.loads(path.read_text()) for path in self.published.glob("node*.json")]
-        for each in found:
+        result: list[Any] = [cyaml.safe_load(path.read_text()) for path in self.folder.glob("pod-*.yaml")]
+        result += [json.loads(path.read_text()) for path in self.published.glob("node*.json")]
+        for each in result:
             files.take(read, json.dumps(each).encode(), "test")
             match each["kind"]:
                 case "Node":
@@ -81,7 +81,7 @@ class Node(Emulated):
         scene.cluster.refresh()
         row, picture = scene.cluster.row("node-a"), assemble.view(read, times.show(now))
         assert row is not None
-        page, node, judged = view.of_row(row), picture.nodes["node-a"], koordinator.state_of(row)
+        page, node, judgements = view.of_row(row), picture.nodes["node-a"], koordinator.state_of(row)
         capacity = FreeCapacity.of(node)
         answers = [*said(numa_alignment, picture), *said(reserved_cpus, picture)]
         names = {pod.uid: pod.pod.key for pod in node.pods}
@@ -89,7 +89,7 @@ class Node(Emulated):
             state=page.state(now),
             free={
                 "page": str(page.topology.cpuset - page.reserved - CPUSet(frozenset(page.exclusive))),
-                "extender": str(koordinator.free_cpus(judged)),
+                "extender": str(koordinator.free_cpus(judgements)),
                 "descheduler": str(capacity.free_cpus),
             },
             zones={
@@ -163,10 +163,10 @@ def test_they_agree_about_cpus_that_koordinators_scheduler_gives_beside_reserved
     node.pod("batch", "BE", "3")
     with node.journal() as journal:
         node.run(node.agent(journal))
-    found = node.views()
-    assert set(found.free.values()) == {"2-13,18-31"} and found.state == "ok"
-    assert found.page_violations == found.descheduler_violations == set()
-    assert list(found.zones.values()) == [[12_000, 14_000]] * 3, "a pod without CPUs of its own takes none"
+    result = node.views()
+    assert set(result.free.values()) == {"2-13,18-31"} and result.state == "ok"
+    assert result.page_violations == result.descheduler_violations == set()
+    assert list(result.zones.values()) == [[12_000, 14_000]] * 3, "a pod without CPUs of its own takes none"
 
 
 def test_they_name_a_cpu_that_is_reserved_and_used_by_the_same_word_and_facts(node: Node) -> None:
@@ -174,11 +174,11 @@ def test_they_name_a_cpu_that_is_reserved_and_used_by_the_same_word_and_facts(no
     node.pod("web", "", "2", request="4", guaranteed=True, static_cpus="0-3")
     with node.journal() as journal:
         node.run(node.agent(journal))
-    found = node.views()
-    assert found.page_violations == found.descheduler_violations == {("ns/web", "main", "UsesReservedCPU", "hard")}
-    assert set(found.free.values()) == {"4-31"}
-    assert list(found.zones.values()) == [[12_000, 16_000]] * 3
-    page, descheduler = found.facts["page"], found.facts["descheduler"]
+    result = node.views()
+    assert result.page_violations == result.descheduler_violations == {("ns/web", "main", "UsesReservedCPU", "hard")}
+    assert set(result.free.values()) == {"4-31"}
+    assert list(result.zones.values()) == [[12_000, 16_000]] * 3
+    page, descheduler = result.facts["page"], result.facts["descheduler"]
     assert page == {"owner": "koordinator", "cpus": "0-1", "reserved": "0-1"}
     assert page.items() <= descheduler.items(), "the descheduler says the whole set besides"
 
@@ -190,9 +190,9 @@ def test_they_leave_out_cpus_that_are_reserved_by_annotation_alone(node: Node) -
     with node.journal() as journal:
         agent = node.agent(journal)
         node.run(agent)
-        found = node.views()
-        assert set(found.free.values()) == {"2-3,8-31"}
-        assert list(found.zones.values()) == [[10_000, 16_000]] * 3
+        result = node.views()
+        assert set(result.free.values()) == {"2-3,8-31"}
+        assert list(result.zones.values()) == [[10_000, 16_000]] * 3
         node.remove("web")
         node.run(agent)
     assert list(node.views().zones.values()) == [[14_000, 16_000]] * 3

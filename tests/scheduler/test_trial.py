@@ -18,14 +18,15 @@ FOLDER = ROOT / "configs/tour-scheduling"
 
 def test_the_pod_of_the_tour_fails_by_sums_and_is_placed_by_numa_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["scheduler", "try", str(FOLDER), "shop/solver"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(
+    output = capsys.readouterr().out
+    assert output.startswith(
         "without the extender: sched-a, which has most left in all\n"
         "  kubelet there: TopologyAffinityError: Resources cannot be allocated with Topology locality\n"
     )
-    assert "with the extender: sched-b\n  kubelet there: admitted: container main on NUMA node 1, CPUs " in said
+    assert "with the extender: sched-b\n  kubelet there: admitted: container main on NUMA node 1, CPUs " in output
     assert (
-        "sched-a: no, cannot align container (container main asks cpu 6; NUMA node 0 has 5, NUMA node 1 has 5)" in said
+        "sched-a: no, cannot align container (container main asks cpu 6; NUMA node 0 has 5, NUMA node 1 has 5)"
+        in output
     )
     assert (
         f'"$bin/koordlite" scheduler try {FOLDER.relative_to(ROOT)} shop/solver' in (ROOT / "scripts/tour").read_text()
@@ -33,9 +34,9 @@ def test_the_pod_of_the_tour_fails_by_sums_and_is_placed_by_numa_nodes(capsys: p
 
 
 def test_the_reports_of_the_tour_are_what_its_kubelets_would_give() -> None:
-    made = trial.of_folder(str(FOLDER), "shop/solver", JudgeSettings())
-    for row in made.feasible:
-        state = made._state(row)
+    case = trial.of_folder(str(FOLDER), "shop/solver", JudgeSettings())
+    for row in case.feasible:
+        state = case._state(row)
         assert state is not None
         assert state.managers.cpu is not None
         shared = [cpu.node for cpu in state.managers.cpu.machine.cpus if cpu.id in state.cpus.shared]
@@ -48,8 +49,8 @@ def test_a_pod_that_no_node_has_enough_for_and_pods_that_are_not_there(tmp_path:
     shutil.copytree(FOLDER, tmp_path / "folder")
     path = tmp_path / "folder/3-solver.yaml"
     path.write_text(path.read_text().replace('cpu: "6"', 'cpu: "64"'))
-    made = trial.of_folder(str(tmp_path / "folder"), "shop/solver", JudgeSettings())
-    assert list(trial.lines(made)) == ["no node has enough in all: kube-scheduler asks no extender then"]
+    case = trial.of_folder(str(tmp_path / "folder"), "shop/solver", JudgeSettings())
+    assert list(trial.lines(case)) == ["no node has enough in all: kube-scheduler asks no extender then"]
     for key, why in (("shop/index", "bound already"), ("shop/never", "no manifest")):
         with pytest.raises(InputError, match=why):
             trial.of_folder(str(FOLDER), key, JudgeSettings())
