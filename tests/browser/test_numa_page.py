@@ -46,7 +46,7 @@ class Hour(Agents):
     def addresses(self, node: str = "") -> dict[str, list[str]]:
         return {"good": ["10.0.0.1"], "old": ["10.0.0.2"], "wide": ["10.0.0.3"]}
 
-    def asked(self, address: str, path: str) -> bytes:
+    def ask(self, address: str, path: str) -> bytes:
         if address == "10.0.0.2":
             raise OSError("timed out")
         held = 1500.0 if address == "10.0.0.3" else 0.0
