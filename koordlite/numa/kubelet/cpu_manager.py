@@ -112,6 +112,8 @@ class StaticPolicy(msgspec.Struct, frozen=True):
     machine: Machine
     reserved: CPUSet = EMPTY
     options: CPUOptions = DEFAULT
+    counts_free_cores: bool = True
+    """With full-pcpus-only a request must fit into the cores without reserved CPUs; kubelet 1.23 did not ask that."""
 
     @classmethod
     def reserving(cls, machine: Machine, count: int, options: CPUOptions) -> StaticPolicy:
@@ -177,7 +179,7 @@ class StaticPolicy(msgspec.Struct, frozen=True):
             wrong = f"requested {count} cpus not multiple cpus per core = {per_core}"
             raise Refused(SMT, f"SMT Alignment Error: {wrong}")
         free = len(state.shared - self.machine.siblings(self.reserved))
-        if count > free:
+        if self.counts_free_cores and count > free:
             numbers = f"available physical CPUs = {free}, requested CPUs = {count}, CPUs per core = {per_core}"
             raise Refused(SMT, f"SMT Alignment Error: not enough free physical CPUs: {numbers}")
 

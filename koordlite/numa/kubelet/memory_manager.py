@@ -120,11 +120,18 @@ def hints(state: MemoryState, pod: PodRequest, reusable: Reusable) -> Hints | No
 
 
 def allocate(
-    state: MemoryState, uid: str, container: ContainerRequest, *, affinity: Hint, reusable: Reusable
+    state: MemoryState,
+    uid: str,
+    container: ContainerRequest,
+    *,
+    affinity: Hint,
+    reusable: Reusable,
+    keeps_groups: bool = True,
 ) -> MemoryState:
     """The state after the container's memory was reserved; `Refused` when it cannot be.
 
-    An affinity that is too small is extended to a hint of our own around it.
+    An affinity that is too small is extended to a hint of our own around it. `keeps_groups` false allocates as kubelet
+    1.23 did, also where that breaks up a group.
     """
     request = container.memory
     if not request or state.of(uid, container.name) is not None:
@@ -137,7 +144,7 @@ def allocate(
     if any(sum(state.nodes[node].free(kind) for node in nodes) < size for kind, size in request.items()):
         nothing = "failed to find NUMA nodes to extend the current topology hint"
         nodes = nodes_of(_best(sets, best, nothing, "extended").mask or 0)
-    if _breaks_group(state, nodes):
+    if keeps_groups and _breaks_group(state, nodes):
         raise unexpected(f"{_PREFIX} preferred hint violates NUMA node allocation")
     blocks, mask = tuple(MemoryBlock(kind, size, nodes) for kind, size in request.items()), mask_of(nodes)
     for block in blocks:

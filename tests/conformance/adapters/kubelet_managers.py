@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.picture.kubelet import MemoryBlock
 from koordlite.model.quantity import NANO, Quantity
@@ -61,6 +63,7 @@ def take(given: Any, expect: Any) -> tuple[Any, Any]:
 def static_add(given: Any, expect: Any) -> tuple[Any, Any]:
     options, layout = _options(given.get("options")), machine(given["topology"])
     policy = StaticPolicy.reserving(layout, given["numReservedCPUs"], options)
+    policy = msgspec.structs.replace(policy, counts_free_cores=False)  # the tables are those of 1.23
     state, pod = _state(given), given["pod"]
     container = pod["containers"][0]
     ask = _cpu_ask(container, pod)
@@ -137,7 +140,8 @@ def memory_allocate(given: Any, expect: Any) -> tuple[Any, Any]:
         for number, ask in enumerate(pod.containers):
             hint = affinities[min(number, len(affinities) - 1)]
             affinity = Hint(None if hint["numa"] is None else mask_of(hint["numa"]), hint["preferred"])
-            state = memory_manager.allocate(state, uid, ask, affinity=affinity, reusable=reusable)
+            # The tables are those of 1.23.
+            state = memory_manager.allocate(state, uid, ask, affinity=affinity, reusable=reusable, keeps_groups=False)
             reusable = memory_manager.reusable_after(reusable, ask, state.of(uid, ask.name) or ())
             state = memory_manager.share_with_init(state, pod, ask)
     except Refused as refused:
@@ -151,9 +155,6 @@ def _options(options: Mapping[str, Any] | None) -> CPUOptions:
 
 
 def _older(message: str) -> str:
-    """The refusal in the words of 1.23, which did not count free cores before it took them."""
-    if "not enough free physical CPUs" in message:
-        return "not enough cpus available to satisfy request"
     return _cause(message).partition(TAIL)[0]
 
 
