@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
 
 from koordlite.host import perf_events
 from koordlite.host.bundle import Host
@@ -26,17 +25,7 @@ MOST_COUNTERS = 16_384
 _EVENTS = 2
 
 
-class Counters(Protocol):
-    """`host.perf_events.CgroupCounters`."""
-
-    def read(self) -> list[Reading]:
-        """Counts so far, CPU by CPU."""
-
-    def close(self) -> None:
-        """Stop counting."""
-
-
-Open = Callable[[str, Sequence[int]], Counters]
+Open = Callable[[str, Sequence[int]], CgroupCounters]
 """Counters of a group on CPUs: FileNotFoundError when it is gone, HardwareAbsent where nothing is counted."""
 
 
@@ -89,7 +78,7 @@ class CPIReader:
 
     def count(self, groups: Sequence[str], cpus: Sequence[int]) -> None:
         """Count for a window. Runs in a thread; each result is replaced as a whole."""
-        opened: dict[str, Counters] = {}
+        opened: dict[str, CgroupCounters] = {}
         try:
             for group in groups:
                 with contextlib.suppress(FileNotFoundError):  # The container has ended.
@@ -132,7 +121,7 @@ def reader(settings: MetricsSettings, host: Host) -> CPIReader | None:
     if not settings.container_cpi:
         return None
 
-    def opening(group: str, cpus: Sequence[int]) -> Counters:
+    def opening(group: str, cpus: Sequence[int]) -> CgroupCounters:
         if not isinstance(host.files, RealFiles):
             raise HardwareAbsent(perf_events.FEATURE, "this machine is emulated or recorded")
         return CgroupCounters(host.cgroups.folder(group, "perf_event"), cpus)

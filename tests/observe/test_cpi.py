@@ -18,7 +18,7 @@ from koordlite.model.errors import HardwareAbsent
 from koordlite.model.picture.usage import HardwareCounts
 from koordlite.model.settings import MetricsSettings
 from koordlite.observe import Observer, cpi
-from koordlite.observe.cpi import Counters, CPIReader
+from koordlite.observe.cpi import CPIReader
 from koordlite.threads import Worker
 
 Cases = dict[str, list[Reading]]
@@ -33,7 +33,7 @@ class Fake:
         self.opened: list[str] = []
         self.open_now = 0
 
-    def open(self, group: str, cpus: Sequence[int]) -> Counters:
+    def open(self, group: str, cpus: Sequence[int]) -> object:
         if self.error:
             raise self.error
         if group not in self.readings:
