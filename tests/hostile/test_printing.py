@@ -194,10 +194,10 @@ def _pod() -> dict[str, object]:
     return {"kind": "Pod", "metadata": meta, "spec": {"nodeName": ATTACK, "containers": [{"name": "a"}]}}
 
 
-@pytest.mark.parametrize("room", ["koordlite/cli", "descheduler/cli"])
-def test_commands_print_through_one_function(room: str) -> None:
+@pytest.mark.parametrize("folder", ["koordlite/cli", "descheduler/cli"])
+def test_commands_print_through_one_function(folder: str) -> None:
     """Every `print` prints words of ours alone, or what `printable` made."""
-    calls = [(path, call) for path in (ROOT / room).glob("*.py") for call in _prints(ast.parse(path.read_text()))]
+    calls = [(path, call) for path in (ROOT / folder).glob("*.py") for call in _prints(ast.parse(path.read_text()))]
     assert calls
     bad = [f"{path.name}:{call.lineno}" for path, call in calls if not _is_safe(call.args[0])]
     assert not bad
