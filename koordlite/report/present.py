@@ -6,31 +6,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
 
 import msgspec
 
 from koordlite import strategies
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.changes.published import NodeResourceChange, TopologyChange
-from koordlite.changes.resctrl import SchemataChange
+from koordlite.changes.published import NodeResourceChange
 from koordlite.model import cpuset, keys
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CPULimit, Decision
-from koordlite.model.errors import UNREADABLE
-from koordlite.model.place import Place
-from koordlite.model.pod import resctrl_protocol as resctrl
-from koordlite.model.pod.qos import QoSClass
 from koordlite.model.snapshot import Snapshot, gives_way
-from koordlite.resctrl import schemata
 from koordlite.resctrl.values import CacheUse
 
-T = TypeVar("T")
 Written = Mapping[tuple[str, str], object]
 """By group and field what has been written since the picture was taken."""
-ROOT_GROUP = "(root)"
-"""Name in reports of the root group of resctrl, whose own name is empty."""
 
 
 class CPUCell(msgspec.Struct, frozen=True):
@@ -97,7 +87,7 @@ def figures(
     by_place = {change.place: change for change in done}
     for change in (change for decision in observed if limits or offers for change in decision.changes):
         by_place.setdefault(change.place, change)
-    made = tuple(by_place.values())
+    changes = tuple(by_place.values())
     return Figures(
         time=time,
         node_cpu=usage.node.cpu if usage.node else None,
@@ -108,9 +98,9 @@ def figures(
         batch_cpu=node_resource(snapshot, keys.BATCH_CPU, done),
         batch_memory=node_resource(snapshot, keys.BATCH_MEMORY, done),
         threshold_milli=capacity * settings.cpu_suppress_threshold_percent // 100 if settings.enable else None,
-        would_limit=best_effort_limit(snapshot, best_effort_cpus(snapshot, made), made) if limits else None,
-        would_batch_cpu=node_resource(snapshot, keys.BATCH_CPU, made) if offers else None,
-        would_batch_memory=node_resource(snapshot, keys.BATCH_MEMORY, made) if offers else None,
+        would_limit=best_effort_limit(snapshot, best_effort_cpus(snapshot, changes), changes) if limits else None,
+        would_batch_cpu=node_resource(snapshot, keys.BATCH_CPU, changes) if offers else None,
+        would_batch_memory=node_resource(snapshot, keys.BATCH_MEMORY, changes) if offers else None,
         capacity_milli=capacity,
     )
 
@@ -134,15 +124,6 @@ def well_above(use: int | None, threshold: int | None) -> bool:
     return threshold is not None and above(use, threshold + ROUNDING_MILLI - 1)
 
 
-def landed(decisions: Iterable[Decision], outcomes: Mapping[Place, bool]) -> list[Change]:
-    """Changes whose place went well in its last write; `outcomes` says so by place. The first claim of a place wins."""
-    claims: dict[Place, Change] = {}
-    for decision in decisions:
-        for change in decision.changes:
-            claims.setdefault(change.place, change)
-    return [change for place, change in claims.items() if outcomes.get(place)]
-
-
 def best_effort_cpus(snapshot: Snapshot, done: Iterable[Change] = ()) -> CPUSet | None:
     """CPUs best-effort containers may run on after the changes `done`; None when their group cannot be read.
 
@@ -161,8 +142,8 @@ def best_effort_cpus(snapshot: Snapshot, done: Iterable[Change] = ()) -> CPUSet 
     groups = {each for place in places for each in (place.group, *place.containers.values())}
     sets = {each: configured(snapshot, each, fields) for each in groups}
     # Most containers have the same few sets: each is narrowed once.
-    paths = {(sets[place.group], sets[each]) for place in places for each in place.containers.values()}
-    return cpuset.union(_narrowed(root, path) for path in paths) or root
+    pairs = {(sets[place.group], sets[each]) for place in places for each in place.containers.values()}
+    return cpuset.union(root & (pod or root) & (container or root) for pod, container in pairs) or root
 
 
 def best_effort_limit(snapshot: Snapshot, cpus: CPUSet | None, done: Iterable[Change] = ()) -> int | None:
@@ -181,41 +162,6 @@ def node_resource(snapshot: Snapshot, name: str, done: Iterable[Change] = ()) ->
     return value
 
 
-def shared_pool(snapshot: Snapshot, key: str, decisions: Iterable[Decision] = ()) -> str:
-    """The pool under annotation `key` as one CPU list for all zones: as decided this tick, else as published.
-
-    An annotation that another writer broke gives `?`; the strategies say what is wrong with it.
-    """
-    decided = (c for d in decisions for c in d.changes if isinstance(c, TopologyChange) and c.key == key)
-    text = next((change.value for change in decided), snapshot.published.topology.get(key, ""))
-    if not text:
-        return ""
-    try:
-        pools = msgspec.json.decode(text, type=tuple[_PoolText, ...] | None) or ()
-        return str(cpuset.union(CPUSet.parse(pool.cpuset) for pool in pools))
-    except UNREADABLE:
-        return "?"
-
-
-def schemata_lines(snapshot: Snapshot, done: Iterable[Change] = ()) -> dict[str, str]:
-    """Schemata by resctrl group, in the kernel's notation with one space between resources."""
-    found = {name: {r: dict(v) for r, v in group.schemata.items()} for name, group in snapshot.resctrl.groups.items()}
-    for change in done:
-        if isinstance(change, SchemataChange):
-            found.setdefault(change.group, {}).setdefault(change.resource, {}).update(change.values)
-    return {
-        name or ROOT_GROUP: " ".join(schemata.line(resource, resources[resource]) for resource in sorted(resources))
-        for name, resources in found.items()
-    }
-
-
-def cpu_map(snapshot: Snapshot, best_effort: CPUSet) -> Iterator[CPUCell]:
-    """Every CPU with its owner, in the order of ids."""
-    owners = _owners(snapshot)
-    for cpu in snapshot.topology.cpus:
-        yield CPUCell(cpu.id, cpu.node, owners.get(cpu.id, "LS"), cpu.id in best_effort)
-
-
 def prod_cpu(snapshot: Snapshot) -> int | None:
     """Millicores used by pods and host applications that suppression protects; None without a sample of the node."""
     if snapshot.usage.node is None:
@@ -226,19 +172,6 @@ def prod_cpu(snapshot: Snapshot) -> int | None:
     return pods + sum(use.cpu for name, use in snapshot.usage.host_apps.items() if name not in apps)
 
 
-def by_subject(snapshot: Snapshot, by_group: Mapping[str, T]) -> dict[str, T]:
-    """Rename groups (empty: the machine) to the words in which decisions name their subjects."""
-    subjects = {"": "node", snapshot.layout.besteffort: "besteffort"}
-    if not by_group.keys() <= subjects.keys():
-        placed = ((snapshot.places.get(pod.uid), pod) for pod in snapshot.pods)
-        subjects |= {place.group: f"pod/{pod.key}" for place, pod in placed if place}
-    return {subjects[group]: value for group, value in by_group.items() if group in subjects}
-
-
-class _PoolText(msgspec.Struct, frozen=True):
-    cpuset: str = ""
-
-
 def written(done: Iterable[Change]) -> Written:
     """Values of cgroup files that the changes `done` have set."""
     return {(c.group, c.field): c.value for c in done if isinstance(c, CgroupChange)}
@@ -247,37 +180,18 @@ def written(done: Iterable[Change]) -> Written:
 def configured(snapshot: Snapshot, group: str, fields: Written) -> CPUSet | None:
     """CPUs that a group was configured with, not those effective in the picture: an empty set on v2 follows the parent,
     whose set may have moved since."""
-    found = snapshot.cgroups.get(group)
-    cpus = fields.get((group, "cpuset.cpus"), found.cpuset if found else None)
+    cgroup = snapshot.cgroups.get(group)
+    cpus = fields.get((group, "cpuset.cpus"), cgroup.cpuset if cgroup else None)
     return cpus if isinstance(cpus, CPUSet) else None
 
 
 def quota_milli(snapshot: Snapshot, group: str, fields: Written) -> int | None:
     """Quota of a group in millicores; None when unlimited or unknown."""
-    found = snapshot.cgroups.get(group)
-    quota_us = fields.get((group, "cpu.quota"), found.quota_us if found else None)
+    cgroup = snapshot.cgroups.get(group)
+    quota_us = fields.get((group, "cpu.quota"), cgroup.quota_us if cgroup else None)
     if not isinstance(quota_us, int) or quota_us < 0:
         return None
-    return quota_us * 1000 // (found.period_us if found else 100_000)
-
-
-def _narrowed(cpus: CPUSet, path: Iterable[CPUSet | None]) -> CPUSet:
-    """`cpus` within all sets on `path`."""
-    for own in path:
-        cpus = cpus & own if own else cpus
-    return cpus
-
-
-def _owners(snapshot: Snapshot) -> dict[int, str]:
-    """CPU id → owner, for CPUs outside the shared pool; a reservation outranks a pin."""
-    pinned: list[tuple[CPUSet, QoSClass]] = [(pod.cpus, QoSClass.LSR) for pod in snapshot.kubelet.pod_cpus]
-    pinned.append((snapshot.crane.owned, QoSClass.LSR))
-    for pod in snapshot.pods:
-        if pod.active and pod.raw_qos in (QoSClass.LSR, QoSClass.LSE):
-            pinned.append((pod.resource_status.cpuset, pod.raw_qos))
-    owners = {cpu: owner.value for cpus, owner in pinned for cpu in cpus}
-    system = snapshot.system_qos.exclusive_cpus
-    return owners | dict.fromkeys(system, "system") | dict.fromkeys(snapshot.reserved.cpus, "reserved")
+    return quota_us * 1000 // (cgroup.period_us if cgroup else 100_000)
 
 
 class OwnedUse(msgspec.Struct, frozen=True):
@@ -288,20 +202,6 @@ class OwnedUse(msgspec.Struct, frozen=True):
     use: CacheUse
     namespace: str = ""
     pod: str = ""
-
-
-def cache_uses(snapshot: Snapshot) -> tuple[OwnedUse, ...]:
-    """Every measurement of a class and of a pod that has a group; the root group belongs to no pod."""
-    pods = {pod.uid: pod for pod in snapshot.pods}
-    found: list[OwnedUse] = []
-    for group, by_cache in sorted(snapshot.resctrl.use.items()):
-        pod = pods.get(resctrl.uid_of(group))
-        for cache, use in sorted(by_cache.items()):
-            if group in resctrl.CLASS_GROUPS:
-                found.append(OwnedUse(group, cache, use))
-            elif pod is not None:
-                found.append(OwnedUse(str(pod.qos_class), cache, use, pod.namespace, pod.name))
-    return tuple(found)
 
 
 def bandwidths(use: CacheUse) -> Iterator[tuple[str, float]]:

@@ -5,24 +5,35 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import TypeVar
 
-from koordlite.model import keys
+import msgspec
+
+from koordlite.changes.published import TopologyChange
+from koordlite.changes.resctrl import SchemataChange
+from koordlite.model import cpuset, keys
 from koordlite.model.change import Change
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.decision import Decision
-from koordlite.model.errors import Problem
+from koordlite.model.errors import UNREADABLE, Problem
 from koordlite.model.node import ResolvedReservation, SystemQoS
 from koordlite.model.picture.groups import Layout
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Pressure, Usage
+from koordlite.model.place import Place
+from koordlite.model.pod import resctrl_protocol
+from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep, Faults, FileTrouble, ForeignWrite, NRIState, Pause, Reaction
 from koordlite.model.topology import Topology
 from koordlite.report import present
 from koordlite.report.present import CPUCell, Figures, OwnedUse
+from koordlite.resctrl import schemata
 from koordlite.resctrl.values import Resctrl
+
+T = TypeVar("T")
 
 UNSEEN = Snapshot(
     time=0.0,
@@ -43,6 +54,10 @@ UNSEEN = Snapshot(
     published=Published({}, {}),
 )
 """The picture of a round that had none."""
+
+
+class _PoolText(msgspec.Struct, frozen=True):
+    cpuset: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,9 +114,13 @@ class Tick:
 
     @cached_property
     def landed(self) -> Sequence[Change]:
-        """Changes that are in force."""
+        """Changes that are in force: those whose place went well in its last write. The first claim of a place wins."""
         enforced = [decision for decision in self.decisions if self.modes.get(decision.strategy) == "enforce"]
-        return present.landed(enforced, {step.place: step.ok for step in (*self.applied_before, *self.applied)})
+        outcomes = {step.place: step.ok for step in (*self.applied_before, *self.applied)}
+        claims: dict[Place, Change] = {}
+        for change in (change for decision in enforced for change in decision.changes):
+            claims.setdefault(change.place, change)
+        return [change for place, change in claims.items() if outcomes.get(place)]
 
     @cached_property
     def best_effort(self) -> CPUSet | None:
@@ -116,34 +135,90 @@ class Tick:
     @cached_property
     def ls_pool(self) -> str:
         """CPUs that latency-sensitive pods share."""
-        return present.shared_pool(self.snapshot, keys.LS_SHARED_POOLS, self.decisions)
+        return self._pool(keys.LS_SHARED_POOLS)
 
     @cached_property
     def be_pool(self) -> str:
         """CPUs that best-effort pods share."""
-        return present.shared_pool(self.snapshot, keys.BE_SHARED_POOLS, self.decisions)
+        return self._pool(keys.BE_SHARED_POOLS)
+
+    def _pool(self, key: str) -> str:
+        """The pool under annotation `key` as one CPU list for all zones: as decided in this round, else as published.
+
+        An annotation that another writer broke gives `?`; the strategies say what is wrong with it.
+        """
+        changes = (change for decision in self.decisions for change in decision.changes)
+        values = (each.value for each in changes if isinstance(each, TopologyChange) and each.key == key)
+        text = next(values, self.snapshot.published.topology.get(key, ""))
+        if not text:
+            return ""
+        try:
+            pools = msgspec.json.decode(text, type=tuple[_PoolText, ...] | None) or ()
+            return str(cpuset.union(CPUSet.parse(pool.cpuset) for pool in pools))
+        except UNREADABLE:
+            return "?"
 
     @cached_property
     def schemata(self) -> Mapping[str, str]:
-        """By resctrl group: `L3:0=f;1=f MB:0=50;1=50`."""
-        return present.schemata_lines(self.snapshot, self.landed)
+        """By resctrl group, in the kernel's notation with one space between resources: `L3:0=f;1=f MB:0=50;1=50`."""
+        groups = {
+            name: {resource: dict(values) for resource, values in group.schemata.items()}
+            for name, group in self.snapshot.resctrl.groups.items()
+        }
+        for change in self.landed:
+            if isinstance(change, SchemataChange):
+                groups.setdefault(change.group, {}).setdefault(change.resource, {}).update(change.values)
+        return {
+            name or "(root)": " ".join(schemata.line(resource, by_name[resource]) for resource in sorted(by_name))
+            for name, by_name in groups.items()
+        }
 
     @cached_property
     def cache_use(self) -> tuple[OwnedUse, ...]:
-        """Cache and memory bandwidth of classes and pods, as last measured."""
-        return present.cache_uses(self.snapshot)
+        """Cache and memory bandwidth of classes and of pods that have a group, as last measured; the root group belongs
+        to no pod."""
+        pods = {pod.uid: pod for pod in self.snapshot.pods}
+        uses: list[OwnedUse] = []
+        for group, by_cache in sorted(self.snapshot.resctrl.use.items()):
+            pod = pods.get(resctrl_protocol.uid_of(group))
+            for cache, use in sorted(by_cache.items()):
+                if group in resctrl_protocol.CLASS_GROUPS:
+                    uses.append(OwnedUse(group, cache, use))
+                elif pod is not None:
+                    uses.append(OwnedUse(str(pod.qos_class), cache, use, pod.namespace, pod.name))
+        return tuple(uses)
 
     @cached_property
     def cpus(self) -> tuple[CPUCell, ...]:
-        """Every CPU with its owner."""
-        return tuple(present.cpu_map(self.snapshot, self.best_effort or EMPTY))
+        """Every CPU with its owner, in the order of ids; a reservation outranks a pin."""
+        snapshot, best_effort = self.snapshot, self.best_effort or EMPTY
+        pinned: list[tuple[CPUSet, QoSClass]] = [(pod.cpus, QoSClass.LSR) for pod in snapshot.kubelet.pod_cpus]
+        pinned.append((snapshot.crane.owned, QoSClass.LSR))
+        for pod in snapshot.pods:
+            if pod.active and pod.raw_qos in (QoSClass.LSR, QoSClass.LSE):
+                pinned.append((pod.resource_status.cpuset, pod.raw_qos))
+        owners = {cpu: owner.value for cpus, owner in pinned for cpu in cpus}
+        owners |= dict.fromkeys(snapshot.system_qos.exclusive_cpus, "system")
+        owners |= dict.fromkeys(snapshot.reserved.cpus, "reserved")
+        return tuple(
+            CPUCell(cpu.id, cpu.node, owners.get(cpu.id, "LS"), cpu.id in best_effort) for cpu in snapshot.topology.cpus
+        )
 
     @cached_property
     def pressure(self) -> Mapping[str, Mapping[str, Pressure]]:
         """By subject (`node`, `besteffort`, `pod/NAMESPACE/NAME`), then `cpu`, `memory`, `io`."""
-        return present.by_subject(self.snapshot, self.snapshot.pressure)
+        return self._by_subject(self.snapshot.pressure)
 
     @cached_property
     def numa_memory(self) -> Mapping[str, Mapping[int, int]]:
         """Bytes in use by subject and NUMA node."""
-        return present.by_subject(self.snapshot, self.snapshot.numa_memory)
+        return self._by_subject(self.snapshot.numa_memory)
+
+    def _by_subject(self, by_group: Mapping[str, T]) -> dict[str, T]:
+        """Rename groups (empty: the machine) to the words in which decisions name their subjects."""
+        snapshot = self.snapshot
+        subjects = {"": "node", snapshot.layout.besteffort: "besteffort"}
+        if not by_group.keys() <= subjects.keys():
+            placed = ((snapshot.places.get(pod.uid), pod) for pod in snapshot.pods)
+            subjects |= {place.group: f"pod/{pod.key}" for place, pod in placed if place}
+        return {subjects[group]: value for group, value in by_group.items() if group in subjects}

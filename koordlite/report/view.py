@@ -5,16 +5,15 @@ Terminal, pages and explanations lay this out; none of them words it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
 from koordlite import strategies
 from koordlite.model import printable
-from koordlite.model.picture.usage import Pressure
 from koordlite.model.place import Place
 from koordlite.model.snapshot import OF_OUR_REPORTS
-from koordlite.model.status import Beginning, FileTrouble, NRIState, Pause, Reaction, WatchState
+from koordlite.model.status import FileTrouble, Pause, Reaction, WatchState
 from koordlite.report import units
 from koordlite.report.history import Remembered
 from koordlite.report.present import CPUCell
@@ -75,53 +74,81 @@ def limits(tick: Tick) -> Iterator[Fact]:
     yield Fact("BE may use", f"{units.cores(figures.be_limit)} cores, {on}" if figures.be_limit is not None else on)
     if figures.would_limit is not None:
         yield Fact("would limit BE", f"to {units.cores(figures.would_limit)} cores; cpuSuppress only observes")
-    yield Fact("BE may request", allocatable(tick))
-    if would_offer(tick):
-        yield Fact("would offer BE", f"{would_offer(tick)}; beAllocatable only observes")
+    offer, would_offer = (
+        ", ".join(
+            ([] if milli is None else [f"{units.cores(milli)} cores"]) + ([] if size is None else [units.size(size)])
+        )
+        for milli, size in (
+            (figures.batch_cpu, figures.batch_memory),
+            (figures.would_batch_cpu, figures.would_batch_memory),
+        )
+    )
+    yield Fact("BE may request", offer or "none")
+    if would_offer:
+        yield Fact("would offer BE", f"{would_offer}; beAllocatable only observes")
     yield Fact("LS shared pool", tick.ls_pool or "none", is_code=bool(tick.ls_pool))
     yield Fact("BE shared pool", tick.be_pool or "none", is_code=bool(tick.be_pool))
     for line in dict.fromkeys(tick.schemata.values()):
-        groups = ", ".join(group for group, held in tick.schemata.items() if held == line)
+        groups = ", ".join(group for group, schemata in tick.schemata.items() if schemata == line)
         yield Fact(f"resctrl {groups}", line, is_code=True)
 
 
 def pressure(tick: Tick) -> Iterator[Fact]:
-    """Part of the last ten seconds that node and BE waited, by resource."""
+    """Percent of the last ten seconds in which some task of the node and of BE waited, by resource; what no task waited
+    for is left out."""
     for subject, who in _WAITING.items():
         if subject in tick.pressure:
-            yield Fact(f"pressure, {who}", waits(tick.pressure[subject]))
+            shares = {name: round(each.some.avg10) for name, each in tick.pressure[subject].items()}
+            waits = ", ".join(f"{name} {share} %" for name, share in shares.items() if share)
+            yield Fact(f"pressure, {who}", waits or "not at all")
 
 
 def inputs(tick: Tick) -> Iterator[Fact]:
     """The agent's own state: what wakes it, its faults, how fresh its data is."""
-    yield Fact("between ticks", between_ticks(tick.reaction))
-    yield Fact("new containers", new_containers(tick.reaction.beginning))
-    if tick.nri.setting != "off":
-        yield Fact("before the first process", before_creation(tick.nri))
-    faults = tick.faults
+    yield from _between_ticks(tick.reaction)
+    nri, faults = tick.nri, tick.faults
+    if nri.setting != "off" and not nri.runtime:
+        yield Fact("before the first process", f"no runtime asks by NRI: {nri.why or 'not connected yet'}")
+    elif nri.setting != "off":
+        counts = {
+            "set at creation": nri.results.get("adjusted", 0) - nri.results.get("withdrawn", 0),
+            "would be": nri.results.get("wouldAdjust", 0),
+            "without an answer of ours": sum(n for (_, outcome), n in nri.answers.items() if outcome != "answered"),
+        }
+        words = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        yield Fact("before the first process", f"{nri.runtime} asks by NRI: {words or 'nothing to set so far'}")
     if faults.total:
-        yield Fact(
-            "faults",
-            f"{faults.total} in the agent itself, the last: {printable.one_line(faults.error)} at {faults.place}",
-        )
-    yield Fact("data freshness", freshness(tick))
+        last = f"{printable.one_line(faults.error)} at {faults.place}"
+        yield Fact("faults", f"{faults.total} in the agent itself, the last: {last}")
+    ages = {name: age for name, age in tick.snapshot.ages.items() if name not in OF_OUR_REPORTS}
+    oldest = max(ages, key=lambda name: ages[name], default="")
+    yield Fact("data freshness", f"oldest input {ages[oldest]:.1f} s ({oldest})" if ages else "unknown")
     yield from (Fact(f"watch of {watch.name}", watched(watch)) for watch in tick.snapshot.watches)
+
+
+def _between_ticks(reaction: Reaction) -> Iterator[Fact]:
+    """Wakeups besides the tick: their source, cost and number; then reports of containers that begin between two."""
+    why, beginning = f" ({reaction.why})" if reaction.why else "", reaction.beginning
+    if reaction.way == "tick":
+        yield Fact("between ticks", f"nothing{why}")
+    else:
+        samples = f"{reaction.hertz:.0f} samples a second, {reaction.cost_percent:.2f} % of a core"
+        spared = f", {reaction.spared} more delayed no service" if reaction.spared else ""
+        now = samples if reaction.hertz else "nothing to watch now"
+        yield Fact("between ticks", f"{reaction.way}{why}: {now}; {reaction.surges} surges{spared}")
+    why = f" ({beginning.why})" if beginning.why else ""
+    if beginning.watched:
+        lost = f"; the kernel lost reports {beginning.overflows} times" if beginning.overflows else ""
+        rounds = f"{beginning.rounds} rounds between ticks{lost}"
+        yield Fact("new containers", f"reported by {beginning.watched} groups{why}: {rounds}")
+    else:
+        yield Fact("new containers", f"wait for the tick{why}")
 
 
 def paused(tick: Tick) -> Iterator[Fact]:
     """The pause, where there is one."""
     if tick.pause:
         yield Fact("paused", pause(tick.pause, wall=tick.wall))
-
-
-def allocatable(tick: Tick) -> str:
-    """The offer to best-effort pods."""
-    return _offered(tick.figures.batch_cpu, tick.figures.batch_memory) or "none"
-
-
-def would_offer(tick: Tick) -> str:
-    """Their offer if `beAllocatable` did not only observe; empty where it does not differ."""
-    return _offered(tick.figures.would_batch_cpu, tick.figures.would_batch_memory)
 
 
 def be_limit(tick: Tick) -> str:
@@ -131,57 +158,6 @@ def be_limit(tick: Tick) -> str:
         return "its limit is not known"
     would = "" if figures.would_limit is None else f", would be limited to {units.cores(figures.would_limit)}"
     return f"may use {units.cores(figures.be_limit)}{would}"
-
-
-def _offered(milli: int | None, size: int | None) -> str:
-    cpu = "" if milli is None else f"{units.cores(milli)} cores"
-    return ", ".join(filter(None, (cpu, "" if size is None else units.size(size))))
-
-
-def waits(found: Mapping[str, Pressure]) -> str:
-    """Percent of the last ten seconds in which some task waited, by what for; what no task waited for is left out."""
-    shares = {name: round(one.some.avg10) for name, one in found.items()}
-    return ", ".join(f"{name} {share} %" for name, share in shares.items() if share) or "not at all"
-
-
-def freshness(tick: Tick) -> str:
-    """The age of the oldest input, and of each that is not new."""
-    ages = {name: age for name, age in tick.snapshot.ages.items() if name not in OF_OUR_REPORTS}
-    if not ages:
-        return "unknown"
-    name = max(ages, key=lambda name: ages[name])
-    return f"oldest input {ages[name]:.1f} s ({name})"
-
-
-def between_ticks(reaction: Reaction) -> str:
-    """Wakeups besides the tick: their source, cost and number."""
-    why = f" ({reaction.why})" if reaction.why else ""
-    if reaction.way == "tick":
-        return f"nothing{why}"
-    samples = f"{reaction.hertz:.0f} samples a second, {reaction.cost_percent:.2f} % of a core"
-    spared = f", {reaction.spared} more delayed no service" if reaction.spared else ""
-    now = samples if reaction.hertz else "nothing to watch now"
-    return f"{reaction.way}{why}: {now}; {reaction.surges} surges{spared}"
-
-
-def new_containers(beginning: Beginning) -> str:
-    """Reports of containers that begin between two ticks: their source and number."""
-    why = f" ({beginning.why})" if beginning.why else ""
-    if not beginning.watched:
-        return f"wait for the tick{why}"
-    lost = f"; the kernel lost reports {beginning.overflows} times" if beginning.overflows else ""
-    return f"reported by {beginning.watched} groups{why}: {beginning.rounds} rounds between ticks{lost}"
-
-
-def before_creation(nri: NRIState) -> str:
-    """The runtime that asks by NRI, and what became of its questions."""
-    if not nri.runtime:
-        return f"no runtime asks by NRI: {nri.why or 'not connected yet'}"
-    late = sum(count for (_, outcome), count in nri.answers.items() if outcome != "answered")
-    counts = {"set at creation": nri.results.get("adjusted", 0) - nri.results.get("withdrawn", 0)}
-    counts |= {"would be": nri.results.get("wouldAdjust", 0), "without an answer of ours": late}
-    shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    return f"{nri.runtime} asks by NRI: {shown or 'nothing to set so far'}"
 
 
 def watched(watch: WatchState) -> str:
@@ -198,11 +174,12 @@ def watched(watch: WatchState) -> str:
     return printable.one_line(", ".join(filter(None, parts)))
 
 
-def pause(asked: Pause, *, wall: float) -> str:
+def pause(request: Pause, *, wall: float) -> str:
     """End of a pause, who asked for it and why, what it means; `wall` is seconds since the epoch."""
-    in_force = "what was in force is restored" if asked.release else "what is in force stays"
-    left, because = units.clock(asked.until - wall), printable.one_line(asked.because)
-    return f"until {units.moment(asked.until)} ({left} left) by {_ASKED_BY[asked.by]}: {because}; {in_force}"
+    in_force = "what was in force is restored" if request.release else "what is in force stays"
+    remaining, because = units.clock(request.until - wall), printable.one_line(request.because)
+    until = f"until {units.moment(request.until)} ({remaining} left)"
+    return f"{until} by {_ASKED_BY[request.by]}: {because}; {in_force}"
 
 
 def cpu(cell: CPUCell) -> str:
@@ -231,11 +208,11 @@ def troubles(tick: Tick) -> Iterator[tuple[str, list[str]]]:
             yield title, [printable.one_line(row) for row in rows]
 
 
-def trouble(found: FileTrouble, *, with_foreign: bool = True) -> Iterator[str]:
+def trouble(trouble: FileTrouble, *, with_foreign: bool = True) -> Iterator[str]:
     """Events at one place: refusals, writes of others, and when we correct it next."""
-    if found.refused:
-        yield f"refused {found.refused} times, last {printable.one_line(found.last_error)}"
-    if found.foreign and with_foreign:
-        yield f"changed by others {found.foreign} times"
-    if found.kept_off_seconds:
-        yield f"next correction in {found.kept_off_seconds:.0f} s, so as not to fight"
+    if trouble.refused:
+        yield f"refused {trouble.refused} times, last {printable.one_line(trouble.last_error)}"
+    if trouble.foreign and with_foreign:
+        yield f"changed by others {trouble.foreign} times"
+    if trouble.kept_off_seconds:
+        yield f"next correction in {trouble.kept_off_seconds:.0f} s, so as not to fight"

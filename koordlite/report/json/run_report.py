@@ -36,7 +36,6 @@ import msgspec
 from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status import NRIState
 from koordlite.report import history, pods, present
 from koordlite.report.history import Remembered
 from koordlite.report.present import Figures
@@ -52,6 +51,7 @@ _NOT_SHOWN = ("snapshot", "applied_before")
 def document(run: history.History) -> Object:
     """Everything `run` remembers, as plain values."""
     tick = run.last or Tick(time=0.0)
+    nri = tick.nri
     return {
         "version": VERSION,
         "kind": "koordlite-run",
@@ -67,7 +67,24 @@ def document(run: history.History) -> Object:
         "foreign": [{"time": time, **fields(write)} for time, write in run.foreign],
         "problems": [{"time": time, **fields(problem)} for problem, time in run.problems.items()],
         "pods": pods.of(tick, run.decisions),
-        "last": _machine(tick),
+        "last": {
+            "beCPUSet": str(tick.best_effort or ""),
+            "lsPool": tick.ls_pool,
+            "bePool": tick.be_pool,
+            "schemata": dict(tick.schemata),
+            "modes": dict(tick.modes),
+            "ages": dict(tick.snapshot.ages),
+            "watches": [fields(watch) for watch in tick.snapshot.watches],
+            "reaction": fields(tick.reaction),
+            "nri": {
+                "setting": nri.setting,
+                "runtime": nri.runtime,
+                "why": nri.why,
+                "answers": [{"method": m, "outcome": o, "count": count} for (m, o), count in nri.answers.items()],
+                "results": dict(nri.results),
+            },
+            "faults": fields(tick.faults),
+        },
     }
 
 
@@ -107,9 +124,9 @@ def decided(decision: Decision) -> Object:
     }
 
 
-def event(news: history.DecisionEvent) -> Object:
+def event(event: history.DecisionEvent) -> Object:
     """A decision that changed, with its time and whose use moved it."""
-    return {"time": news.time, "because": news.because, **decided(news.decision)}
+    return {"time": event.time, "because": event.because, **decided(event.decision)}
 
 
 def fields(value: Any) -> Object:
@@ -121,35 +138,9 @@ def _row(numbers: Figures) -> Object:
     return {name: value for name, value in fields(numbers).items() if name != "capacityMilli"}
 
 
-def _machine(tick: Tick) -> Object:
-    return {
-        "beCPUSet": str(tick.best_effort or ""),
-        "lsPool": tick.ls_pool,
-        "bePool": tick.be_pool,
-        "schemata": dict(tick.schemata),
-        "modes": dict(tick.modes),
-        "ages": dict(tick.snapshot.ages),
-        "watches": [fields(watch) for watch in tick.snapshot.watches],
-        "reaction": fields(tick.reaction),
-        "nri": _nri(tick.nri),
-        "faults": fields(tick.faults),
-    }
-
-
-def _nri(nri: NRIState) -> Object:
-    answers = [{"method": m, "outcome": o, "count": count} for (m, o), count in nri.answers.items()]
-    return {
-        "setting": nri.setting,
-        "runtime": nri.runtime,
-        "why": nri.why,
-        "answers": answers,
-        "results": dict(nri.results),
-    }
-
-
 def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(word.capitalize() for word in rest)
+    head, *words = name.split("_")
+    return head + "".join(word.capitalize() for word in words)
 
 
 MAX_EVENTS = 50
@@ -174,16 +165,13 @@ def recent(past: Remembered) -> Object:
     }
 
 
-_SAID_ELSEWHERE = frozenset({"slo"})
-"""`explain config` has the settings, with their origins."""
-
-
 def picture(snapshot: Snapshot) -> dict[str, Any] | None:
     """Every part of the picture under its name; None where there was none. Keys of several parts are joined by `/`."""
     if snapshot is UNSEEN:
         return None
-    fields = {name: getattr(snapshot, name) for name in Snapshot.__dataclass_fields__ if name not in _SAID_ELSEWHERE}
-    return {_camel(name): _plain(value) for name, value in fields.items()}
+    # `explain config` has the settings, with their origins.
+    names = (name for name in Snapshot.__dataclass_fields__ if name != "slo")
+    return {_camel(name): _plain(getattr(snapshot, name)) for name in names}
 
 
 def field_names(value: object) -> Iterable[str] | None:
@@ -201,13 +189,10 @@ def _plain(value: Any) -> Any:
     if names is not None:
         return {_camel(name): _plain(getattr(value, name)) for name in names}
     if hasattr(value, "items"):
-        return {_key(key): _plain(each) for key, each in value.items()}
+        joined = {"/".join(map(str, key)) if isinstance(key, tuple) else str(key): each for key, each in value.items()}
+        return {key: _plain(each) for key, each in joined.items()}
     if isinstance(value, str | int | float | bool | None):
         return value
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
     return sorted(map(str, value)) if isinstance(value, frozenset | set) else str(value)
-
-
-def _key(key: Any) -> str:
-    return "/".join(map(str, key)) if isinstance(key, tuple) else str(key)

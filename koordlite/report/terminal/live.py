@@ -36,17 +36,17 @@ class LiveView:
         self._minutes, self._time = Minutes(), ""
         self._lost = ""
 
-    def update(self, tick: Tick, news: tuple[DecisionEvent, ...] = ()) -> None:
+    def update(self, tick: Tick, events: tuple[DecisionEvent, ...] = ()) -> None:
         """Show `tick` and the decisions that changed in it."""
-        self._events.extend(news)
+        self._events.extend(events)
         if self._screen:
             self._screen.show(self._title, tick, tuple(self._earlier), tuple(self._events))
             self._earlier.append(tick.figures)
             return
-        for event in news:
+        for event in events:
             self._write(text.event(event))
         self._time = text.moment(tick.time, tick.wall)
-        if minute := self._minutes.add(tick, len(news)):
+        if minute := self._minutes.add(tick, len(events)):
             self._write(f"{self._time}  {minute}")
 
     def close(self) -> None:
@@ -54,8 +54,8 @@ class LiveView:
         try to write what is left of them once more at its end, and exit with 120."""
         if self._screen:
             self._screen.close()
-        elif rest := self._minutes.rest():
-            self._write(f"{self._time}  {rest}")
+        elif line := self._minutes.rest():
+            self._write(f"{self._time}  {line}")
         if self._lost and self._stream is sys.stdout:
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nothing, self._stream.fileno())
@@ -91,8 +91,8 @@ class _Screen:
         from koordlite.report.terminal import screen
 
         size = self._console.size
-        shown = pods.of(tick, events)
-        frame = screen.render(title, tick, earlier, events, shown, width=size.width, height=size.height)
+        busiest = pods.of(tick, events)
+        frame = screen.render(title, tick, earlier, events, busiest, width=size.width, height=size.height)
         self._live.update(frame, refresh=True)
 
     def close(self) -> None:

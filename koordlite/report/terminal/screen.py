@@ -57,19 +57,23 @@ def render(
 ) -> RenderableType:
     """The frame for `tick` after `earlier` ones; two columns from 120 characters on. The state is shown where it fits,
     then `busiest`, then decisions; the chart gets the height that is left."""
+    header = Text(no_wrap=True, overflow="ellipsis")
+    header.append(printable.one_line(" ".join(filter(None, (tick.node, title)))) or "koordlite", "bold")
+    header.append("  ").append(tick.status, _STYLES.get(view.STATUS_TONES.get(tick.status, ""), ""))
+    header.append(view.because(tick)).append(f"  {units.when(tick.time, tick.wall)}", "bold")
+    header.append(f"  tick {units.span(tick.tick_seconds)}", "dim")
     trouble, table = list(_trouble(tick)), list(_pods(busiest, width, height))
-    left = height - 1 - len(trouble) - sum(part.row_count + 1 if isinstance(part, Table) else 1 for part in table)
-    state = [*_cpu_map(tick), *_programmed(tick)]
+    lines = height - 1 - len(trouble) - sum(part.row_count + 1 if isinstance(part, Table) else 1 for part in table)
+    state = [*_cpu_map(tick), Text()]
+    for fact in (*view.limits(tick), *view.pressure(tick), *view.paused(tick)):
+        state.append(Text(overflow="fold").append(f"{fact.name:<{_NAME - 1}} ", "dim").append(fact.value))
     drawn: Sequence[Figures] = (*earlier, tick.figures)
     if not view.threshold(tick):
         drawn = [dataclasses.replace(each, threshold_milli=None) for each in drawn]
+    # Zones follow the node: left out.
+    shown = [event for event in events if event.decision.kind != "zone"]
     body = _wide if width >= _WIDE else _narrow
-    return Group(
-        _header(title, tick),
-        *body(drawn, state, events, width, left),
-        *table,
-        *trouble,
-    )
+    return Group(header, *body(drawn, state, shown, width, lines), *table, *trouble)
 
 
 def _wide(
@@ -81,7 +85,11 @@ def _wide(
     high = lines - below - (1 if below else 0)
     for line in state if _lines(state, right) > high else ():
         line.truncate(right, overflow="ellipsis")
-    yield _columns(_chart(ticks, width - right - 2, max(_LEAST_ROWS, high - 1)), Group(*state[:high]), right)
+    grid = Table.grid(padding=(0, 2), expand=True)
+    grid.add_column(ratio=1)
+    grid.add_column(width=right)
+    grid.add_row(_chart(ticks, width - right - 2, max(_LEAST_ROWS, high - 1)), Group(*state[:high]))
+    yield grid
     if below:
         yield from (Text(), _decisions(events, width=width, lines=below))
 
@@ -97,9 +105,9 @@ def _narrow(
     if least + _lines(state, width) + 2 > lines:
         for line in state:
             line.truncate(width, overflow="ellipsis")
-    left = lines - _lines(state, width)
-    below = _many(events, left - least, at_most=left * 3 // 5)
-    yield _chart(ticks, width, left - 1 - below - (1 if below else 0))
+    free = lines - _lines(state, width)
+    below = _many(events, free - least, at_most=free * 3 // 5)
+    yield _chart(ticks, width, free - 1 - below - (1 if below else 0))
     yield from state
     if below:
         yield from (Text(), _decisions(events, width=width, lines=below))
@@ -107,7 +115,7 @@ def _narrow(
 
 def _many(events: Sequence[DecisionEvent], lines: int, *, at_most: int) -> int:
     """Number of decisions shown below a blank line where so many lines are free."""
-    return max(0, min(len(_shown(events)), _EVENTS, lines - 1, max(1, at_most)))
+    return max(0, min(len(events), _EVENTS, lines - 1, max(1, at_most)))
 
 
 def _pods(rows: Sequence[PodRow], width: int, height: int) -> Iterator[Text | Table]:
@@ -133,27 +141,9 @@ def _pods(rows: Sequence[PodRow], width: int, height: int) -> Iterator[Text | Ta
         yield Text(f"and {len(rows) - height // 5} more: koordlite top", "dim", no_wrap=True, overflow="ellipsis")
 
 
-def _columns(left: RenderableType, right: RenderableType, width: int) -> Table:
-    """Two columns, the right one `width` wide."""
-    grid = Table.grid(padding=(0, 2), expand=True)
-    grid.add_column(ratio=1)
-    grid.add_column(width=width)
-    grid.add_row(left, right)
-    return grid
-
-
 def _lines(texts: Sequence[Text], width: int) -> int:
     """Number of lines the texts take when they are folded."""
     return sum(max(1, -(-len(text.plain) // width)) for text in texts)
-
-
-def _header(title: str, tick: Tick) -> Text:
-    line = Text(no_wrap=True, overflow="ellipsis")
-    line.append(printable.one_line(" ".join(filter(None, (tick.node, title)))) or "koordlite", "bold")
-    tone = view.STATUS_TONES.get(tick.status, "")
-    line.append("  ").append(tick.status, _STYLES.get(tone, "")).append(view.because(tick))
-    line.append(f"  {units.when(tick.time, tick.wall)}", "bold")
-    return line.append(f"  tick {units.span(tick.tick_seconds)}", "dim")
 
 
 def _chart(ticks: Sequence[Figures], width: int, height: int) -> Group:
@@ -214,25 +204,13 @@ def _letter(cell: CPUCell) -> tuple[str, str]:
     return SHARED if cell.owner == "LS" else (OWNERS[cell.owner][0].lower(), SHARED[1])
 
 
-def _programmed(tick: Tick) -> Iterator[Text]:
-    """Limit and offer of BE, owners of CPUs, resctrl groups, and pressure."""
-    yield Text()
-    for fact in (*view.limits(tick), *view.pressure(tick), *view.paused(tick)):
-        yield Text(overflow="fold").append(f"{fact.name:<{_NAME - 1}} ", "dim").append(fact.value)
-
-
-def _shown(events: Sequence[DecisionEvent]) -> list[DecisionEvent]:
-    """Zones follow the node: left out."""
-    return [event for event in events if event.decision.kind != "zone"]
-
-
 def _decisions(events: Sequence[DecisionEvent], *, width: int, lines: int) -> Table:
     """The newest last, each on one line beside its time; as many as `lines`."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(justify="right", style="dim", no_wrap=True, min_width=14)
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True, overflow="ellipsis", max_width=max(20, width - 25))
-    for event in _shown(events)[-lines:]:
+    for event in events[-lines:]:
         decision = event.decision
         verdict = Text(decision.verdict, _STYLES.get(view.VERDICT_TONES.get(decision.verdict, ""), "bold"))
         about = Text(f"{printable.one_line(decision.subject)}: ", "bold").append(sentence(decision), "not bold")
@@ -244,8 +222,8 @@ def _trouble(tick: Tick) -> Iterator[Text]:
     for problem in tick.problems[:2]:
         yield Text(f"! {problem}", "yellow", overflow="ellipsis", no_wrap=True)
     for step in [step for step in tick.applied if not step.ok][:2]:
-        shown = printable.one_line(f"{step.place} ← {step.value}: {step.error}")
-        yield Text(f"! refused: {shown}", "red", overflow="ellipsis", no_wrap=True)
+        words = printable.one_line(f"{step.place} ← {step.value}: {step.error}")
+        yield Text(f"! refused: {words}", "red", overflow="ellipsis", no_wrap=True)
 
 
 COLORS = ("", "standard", "256", "truecolor")
@@ -268,6 +246,6 @@ def frame(tick: Tick, past: Remembered, *, width: int, height: int, colors: str 
         highlight=False,
     )
     earlier = [row for row in past.rows if row.time < tick.time]
-    shown = pods.of(tick, past.events) if with_pods else ()
-    console.print(render("", tick, earlier, tuple(past.events), shown, width=width, height=height))
+    busiest = pods.of(tick, past.events) if with_pods else ()
+    console.print(render("", tick, earlier, tuple(past.events), busiest, width=width, height=height))
     return written.getvalue()

@@ -89,13 +89,13 @@ class Table(DataTable[Text]):
         self._names: list[str] = []
 
     @property
-    def chosen(self) -> str:
+    def selected(self) -> str:
         """The name of the pod under the cursor; empty where there is none."""
         return self._names[self.cursor_row] if 0 <= self.cursor_row < len(self._names) else ""
 
     def fill(self, rows: tuple[PodRow, ...]) -> None:
         """Show `rows`; the cursor stays with its pod."""
-        chosen = self.chosen
+        selected = self.selected
         for row in rows[self.row_count :]:
             self.add_row(*_cells(row))
         while self.row_count > len(rows):
@@ -106,8 +106,8 @@ class Table(DataTable[Text]):
                 if self.get_cell_at(at) != cell:
                     self.update_cell_at(at, cell, update_width=True)
         self._names = [row.name for row in rows]
-        if chosen in self._names and self.chosen != chosen:
-            self.move_cursor(row=self._names.index(chosen), animate=False)
+        if selected in self._names and self.selected != selected:
+            self.move_cursor(row=self._names.index(selected), animate=False)
 
 
 class TopApp(App[None]):
@@ -198,11 +198,11 @@ class TopApp(App[None]):
         self._note()
 
     def _fill(self) -> None:
-        found = pod_rows.matching(self._rows, self._filter)
+        rows = pod_rows.matching(self._rows, self._filter)
         table = self.query_one(Table)
         table.display = self._view != "node"
         self.query_one("#node").display = self._view != "pods"
-        table.fill(pod_rows.ordered(found, self._key, backwards=self._backwards))
+        table.fill(pod_rows.ordered(rows, self._key, backwards=self._backwards))
         self._note()
 
     def _note(self) -> None:
@@ -212,12 +212,12 @@ class TopApp(App[None]):
         note.update(Text(self._why or self._about_table(), no_wrap=True, overflow="ellipsis"))
 
     def _about_table(self) -> str:
-        shown, column = self.query_one(Table).row_count, _column(self._key)
-        many = f"{shown} pods" if not self._filter else f"{shown} of {len(self._rows)} pods have {self._filter!r}"
-        first = "the largest" if column.is_number else "the newest" if column.key == "decided" else "A to Z"
-        return f"{many}, by {column.title}{', reversed' if self._backwards else f', {first} first'}".replace(
-            "A to Z first", "A to Z"
-        )
+        count = self.query_one(Table).row_count
+        column = next(column for column in pod_rows.COLUMNS if column.key == self._key)
+        many = f"{count} pods" if not self._filter else f"{count} of {len(self._rows)} pods have {self._filter!r}"
+        order = "the newest first" if column.key == "decided" else "A to Z"
+        order = "the largest first" if column.is_number else order
+        return f"{many}, by {column.title}, {'reversed' if self._backwards else order}"
 
     def action_sort(self, step: int) -> None:
         """By the next column, or by the one before."""
@@ -275,17 +275,17 @@ class TopApp(App[None]):
     @on(DataTable.RowSelected)
     def explain(self) -> None:
         """Decisions about the chosen pod."""
-        chosen = self.query_one(Table).chosen
-        if chosen:
-            self._explain(chosen)
+        pod = self.query_one(Table).selected
+        if pod:
+            self._explain(pod)
 
     @work(thread=True, exclusive=True, group="explain")
     def _explain(self, name: str) -> None:
         try:
-            said = self._source.explain(f"pod {name}")
+            answer = self._source.explain(f"pod {name}")
         except KoordliteError as error:
-            said = str(error)
-        self.call_from_thread(self.push_screen, Words(printable.lines(said)))
+            answer = str(error)
+        self.call_from_thread(self.push_screen, Words(printable.lines(answer)))
 
     def action_help(self) -> None:
         """The keys."""
@@ -295,7 +295,3 @@ class TopApp(App[None]):
 def _cells(row: PodRow) -> list[Text]:
     """Convert to texts: a string would be read as markup."""
     return [Text(column.show(row), justify="right" if column.is_number else "left") for column in pod_rows.COLUMNS]
-
-
-def _column(key: str) -> pod_rows.Column:
-    return next(column for column in pod_rows.COLUMNS if column.key == key)

@@ -55,6 +55,7 @@ PATHS = (
     "/folders",
     "/loglevel",
 )
+_MOST_SIZE = 1000
 _OF_ONE = ("pod/", "cpu/", "file/", "numa/")
 """Questions asked by kind and name: `/explain/pod/NAME` is `explain pod NAME`."""
 
@@ -145,30 +146,24 @@ def _json(document: dict[str, Any]) -> Answer:
 
 
 def _state(request: Request, tick: Tick, past: Remembered) -> Answer:
-    shown = run_report.state(tick)
-    if request.query.get("picture") == "true":
-        shown["picture"] = run_report.picture(tick.snapshot)
-    return _json(shown)
-
-
-def _recent(request: Request, tick: Tick, past: Remembered) -> Answer:
-    return _json(run_report.recent(past))
+    with_picture = request.query.get("picture") == "true"
+    return _json(run_report.state(tick) | ({"picture": run_report.picture(tick.snapshot)} if with_picture else {}))
 
 
 def _pods(request: Request, tick: Tick, past: Remembered) -> Answer:
-    about = {"version": run_report.VERSION, "kind": "koordlite-pods", "node": tick.node}
-    return _json({**about, "pods": pods.of(tick, past.events)})
+    head = {"version": run_report.VERSION, "kind": "koordlite-pods", "node": tick.node}
+    return _json({**head, "pods": pods.of(tick, past.events)})
 
 
 def _status(request: Request, tick: Tick, past: Remembered) -> Answer:
     try:
-        shown = _screen(request.query, tick, past)
+        screen = _screen(request.query, tick, past)
     except ValueError as error:
         return plain(400, str(error))
     if request.query.get("output") == "json":
-        about = {"version": run_report.VERSION, "kind": "koordlite-screen", "status": tick.status, "text": shown}
-        return _json(about)
-    return Answer(200, TEXT, shown.encode(errors="replace"))
+        head = {"version": run_report.VERSION, "kind": "koordlite-screen", "status": tick.status}
+        return _json({**head, "text": screen})
+    return Answer(200, TEXT, screen.encode(errors="replace"))
 
 
 def _screen(query: Mapping[str, str], tick: Tick, past: Remembered) -> str:
@@ -190,9 +185,6 @@ def _size(query: Mapping[str, str], name: str, default: int, *, least: int = 10)
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and least <= int(text) <= _MOST_SIZE):
         raise ValueError(f"{name} is {text[:20]!r}; write a number from {least} to {_MOST_SIZE}")
     return int(text)
-
-
-_MOST_SIZE = 1000
 
 
 def _explain(request: Request, tick: Tick, past: Remembered) -> Answer:
@@ -217,7 +209,7 @@ def _explain(request: Request, tick: Tick, past: Remembered) -> Answer:
 
 _PAGES: dict[str, Page] = {
     "/state": _state,
-    "/recent": _recent,
+    "/recent": lambda _request, _tick, past: _json(run_report.recent(past)),
     "/pods": _pods,
     "/status": _status,
     "/explain": _explain,

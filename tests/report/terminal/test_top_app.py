@@ -98,7 +98,7 @@ def test_node_and_pods_share_any_size(agent: Agent, size: tuple[int, int]) -> No
 def test_arrows_choose_and_enter_explains(agent: Agent) -> None:
     async def part(pilot: Pilot[None]) -> None:
         await pilot.press("down", "down")
-        chosen = table(pilot).chosen
+        chosen = table(pilot).selected
         assert chosen.startswith("ns/crunch-")
         await pilot.press("enter")
         await settled(pilot)
@@ -123,15 +123,15 @@ def test_letters_move_the_cursor_as_in_vi(agent: Agent) -> None:
 def test_the_cursor_stays_with_its_pod(agent: Agent) -> None:
     async def part(pilot: Pilot[None]) -> None:
         await pilot.press("down", "down", "down")
-        chosen, line = table(pilot).chosen, table(pilot).cursor_row
+        chosen, line = table(pilot).selected, table(pilot).cursor_row
         await pilot.press("s", "s", "s", "s", "s", "s")
         assert "by pod, A to Z" in note(pilot)
-        assert table(pilot).chosen == chosen
+        assert table(pilot).selected == chosen
         assert table(pilot).cursor_row != line
         await pilot.press("r")
         assert "by pod, reversed" in note(pilot)
         assert table(pilot).get_row_at(0)[0].plain == "ns/web"
-        assert table(pilot).chosen == chosen
+        assert table(pilot).selected == chosen
 
     play(agent, part)
 
