@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,10 @@ class Watching:
         except OSError as error:
             self._refused(path, error)
             raise
-        self._note(path, data)
+        try:
+            self.items[path] = {"mode": _SEEN, "content": data.decode()}
+        except UnicodeDecodeError:
+            self.raw[path] = data
         return data
 
     def list(self, path: str) -> Sequence[str]:
@@ -57,8 +60,8 @@ class Watching:
             raise
         self.items[path] = {"dir": True}
         for name in names:
-            known: dict[str, object] = {"dir": True} if name.endswith("/") else {"mode": _UNREAD}
-            self.items.setdefault(posixpath.join(path, name.rstrip("/")), known)
+            item: dict[str, object] = {"dir": True} if name.endswith("/") else {"mode": _UNREAD}
+            self.items.setdefault(posixpath.join(path, name.rstrip("/")), item)
         return names
 
     def write(self, path: str, data: bytes) -> None:
@@ -73,12 +76,6 @@ class Watching:
         """Always EROFS."""
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
-    def _note(self, path: str, data: bytes) -> None:
-        try:
-            self.items[path] = {"mode": _SEEN, "content": data.decode()}
-        except UnicodeDecodeError:
-            self.raw[path] = data
-
     def _refused(self, path: str, error: OSError) -> None:
         """Leave out what is not there, so that it is not there again."""
         if error.errno not in (errno.ENOENT, errno.ENOTDIR) and error.errno is not None:
@@ -89,14 +86,17 @@ def write(folder: Path, watching: Watching, view: ClusterView, mask: Callable[[A
     """Fill the new folder `folder`; `mask` gives texts and objects with pseudonyms. FileExistsError when it exists."""
     show = mask or (lambda value: value)
     folder.mkdir(mode=0o700)
-    items = {path: _shown(item, show) for path, item in sorted(watching.items.items())}
+    items = dict(sorted(watching.items.items()))
+    for path, item in items.items():
+        if isinstance(item.get("content"), str):
+            items[path] = {**item, "content": show(item["content"])}
     (folder / FILES).write_bytes(msgspec.json.format(msgspec.json.encode(items), indent=1))
     for path, data in watching.raw.items():
         target = folder / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
-    shown = msgspec.structs.replace(view, **{name: show(part) for name, part in msgspec.structs.asdict(view).items()})
-    (folder / CLUSTER).write_bytes(codec.encode([VERSION, shown]))
+    masked = msgspec.structs.replace(view, **{name: show(part) for name, part in msgspec.structs.asdict(view).items()})
+    (folder / CLUSTER).write_bytes(codec.encode([VERSION, masked]))
 
 
 def is_capture(folder: Path) -> bool:
@@ -119,8 +119,3 @@ class CapturedCluster(FixedCluster):
             super().__init__(codec.build_object(ClusterView, view), "captured", path)
         except (RecordError, TypeError, ValueError) as error:
             raise RecordError(f"{path}: this is no capture this version can read: {error}; take it again") from error
-
-
-def _shown(item: Mapping[str, object], show: Callable[[Any], Any]) -> dict[str, object]:
-    content = item.get("content")
-    return {**item, "content": show(content)} if isinstance(content, str) else dict(item)

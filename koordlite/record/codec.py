@@ -83,12 +83,12 @@ def _boxed(value: Any) -> Any:
         return {key: _boxed(each) for key, each in value.items()}
     if isinstance(value, tuple | list):
         return [_boxed(each) for each in value]
-    made: Any = type(value)
+    cls: Any = type(value)
     if isinstance(value, msgspec.Struct):
-        written = zip(made.__struct_encode_fields__, made.__struct_fields__, strict=True)
+        written = zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True)
         return {there: _boxed(getattr(value, here)) for there, here in written}
-    if made in vocabulary():
-        return {name: _boxed(getattr(value, name)) for name in field_types(made)} or value
+    if cls in vocabulary():
+        return {name: _boxed(getattr(value, name)) for name in field_types(cls)} or value
     return value
 
 
@@ -101,8 +101,8 @@ def dumper(hint: Any) -> Dump | None:
     if objects:
         return functools.partial(_dump_object, objects[0]) if _dumps(objects[0]) else None
     items = [item for member in members(hint) if (item := _item(member)) is not None]
-    dump = next((found for item in items if (found := dumper(item))), None)
-    return functools.partial(_dump_items, dump) if dump else None
+    dumps = list(filter(None, map(dumper, items)))
+    return functools.partial(_dump_items, dumps[0]) if dumps else None
 
 
 def _dump_named(value: Any) -> Any:
@@ -161,15 +161,15 @@ def _is_mapping(hint: Any) -> bool:
     return isinstance(origin, type) and issubclass(origin, Mapping)
 
 
-def _load_collection(made: Any, members: tuple[Any, ...]) -> Load:
-    if issubclass(made, Mapping):
+def _load_collection(origin: Any, members: tuple[Any, ...]) -> Load:
+    if issubclass(origin, Mapping):
         key, part = map(loader, members)
         return lambda value: {key(name): part(each) for name, each in _checked((dict,), value).items()}
-    if made is tuple and members[-1] is not ...:
+    if origin is tuple and members[-1] is not ...:
         loads = tuple(map(loader, members))
         return lambda value: tuple(load(part) for load, part in zip(loads, value, strict=True))
     load = loader(members[0])
-    return lambda value: made(map(load, _checked((list, tuple), value)))
+    return lambda value: origin(map(load, _checked((list, tuple), value)))
 
 
 def _load_union(hint: Any) -> Load:
@@ -178,10 +178,10 @@ def _load_union(hint: Any) -> Load:
     if len(joined) == 1:
         load = loader(joined[0])
         return lambda value: None if value is None else load(value)
-    others = tuple(each for each in joined if not is_object(each))
-    if not all(isinstance(each, type) and not issubclass(each, enum.Enum) for each in others):
+    leaves = tuple(each for each in joined if not is_object(each))
+    if not all(isinstance(each, type) and not issubclass(each, enum.Enum) for each in leaves):
         raise TypeError(f"a record cannot tell the members of {hint} apart")
-    plain = _accepted((*others, types.NoneType) if types.NoneType in typing.get_args(hint) else others)
+    plain = _accepted((*leaves, types.NoneType) if types.NoneType in typing.get_args(hint) else leaves)
     if not kinds(hint):
         return functools.partial(_checked, plain)
     whole = _load_objects(kinds(hint))
@@ -212,11 +212,11 @@ def build_object(cls: Any, value: Any) -> Any:
     record does not have and that has no default. Damage when a field holds something else than its type says."""
     if not isinstance(value, dict):
         raise Damage(f"{type(value).__name__} stands where a {named(cls)} is expected")
-    known, fields = _loads(cls), {}
+    loads, fields = _loads(cls), {}
     for written, part in value.items():
-        if written not in known:
+        if written not in loads:
             raise RecordError(f"{named(cls)} has no field {written} in this koordlite: it was renamed or removed since")
-        name, load = known[written]
+        name, load = loads[written]
         if load is not None:
             fields[name] = load(part)
     try:
@@ -298,8 +298,7 @@ def field_types(cls: Any) -> Mapping[str, Any]:
     hints = typing.get_type_hints(cls)
     if issubclass(cls, msgspec.Struct):
         return {name: hints[name] for name in cls.__struct_fields__}
-    made: Any = cls
-    return {field.name: hints[field.name] for field in dataclasses.fields(made) if field.init}
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
 
 
 def is_object(hint: Any) -> bool:
@@ -321,12 +320,12 @@ def kinds(hint: Any) -> tuple[type, ...]:
 
 
 def _reachable(*roots: type) -> Iterator[type]:
-    found: set[type] = set()
+    visited: set[type] = set()
     todo: list[Any] = list(roots)
     while todo:
         each = todo.pop()
         todo += typing.get_args(each)
-        if each not in found and (is_object(each) or (isinstance(each, type) and issubclass(each, enum.Enum))):
-            found.add(each)
+        if each not in visited and (is_object(each) or (isinstance(each, type) and issubclass(each, enum.Enum))):
+            visited.add(each)
             yield each
             todo += field_types(each).values()

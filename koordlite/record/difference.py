@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -26,7 +26,6 @@ _MARK_BYTES = 16
 class _Field(msgspec.Struct, frozen=True):
     """Writer and reader of a field of a round or of its picture."""
 
-    name: str
     hint: Any
     item: Any
     """Type of the items; None where the value is always written whole."""
@@ -42,11 +41,9 @@ class _Field(msgspec.Struct, frozen=True):
 
 @functools.cache
 def _fields() -> Mapping[str, _Field]:
-    def found() -> Iterator[tuple[str, Any]]:
-        yield from codec.field_types(RoundRecord).items()
-        yield from ((_SNAPSHOT + name, hint) for name, hint in codec.field_types(Snapshot).items())
-
-    return {name: _Field(name, hint, _item(hint)) for name, hint in found() if name != "snapshot"}
+    hints = {name: hint for name, hint in codec.field_types(RoundRecord).items() if name != "snapshot"}
+    hints |= {_SNAPSHOT + name: hint for name, hint in codec.field_types(Snapshot).items()}
+    return {name: _Field(hint, _item(hint)) for name, hint in hints.items()}
 
 
 def _item(hint: Any) -> Any:
@@ -70,18 +67,18 @@ class DifferenceWriter:
     def __init__(self) -> None:
         self._before: dict[str, _Written] = {}
 
-    def frame(self, moment: RoundRecord) -> bytes:
+    def frame(self, record: RoundRecord) -> bytes:
         """Frame that a reader needs besides those before it."""
-        found: dict[str, Any] = {}
+        frame: dict[str, Any] = {}
         for name, field in _fields().items():
-            owner = moment.snapshot if name.startswith(_SNAPSHOT) else moment
+            owner = record.snapshot if name.startswith(_SNAPSHOT) else record
             value = getattr(owner, name.removeprefix(_SNAPSHOT))
             before = self._before.get(name)
             if before is None or before.value is not value:
                 self._before[name], changed = _compared(field, value, before)
                 if changed:
-                    found[name] = changed
-        return codec.encode(found)
+                    frame[name] = changed
+        return codec.encode(frame)
 
 
 def _compared(field: _Field, value: Any, before: _Written | None) -> tuple[_Written, Any]:
@@ -96,8 +93,8 @@ def _compared(field: _Field, value: Any, before: _Written | None) -> tuple[_Writ
     if before is None or before.order != order:
         whole = [msgspec.Raw(codec.encode(value, codec.dumper(field.hint)))]
         # When a container begins, nearly all items stay the same objects: `before` keeps them, so no id is used again.
-        known = {id(old): mark for old, mark in zip(before.items, before.marks, strict=True)} if before else {}
-        marks = [known.get(id(each)) or _mark(codec.encode(each, dump)) for each in now]
+        by_id = {id(old): mark for old, mark in zip(before.items, before.marks, strict=True)} if before else {}
+        marks = [by_id.get(id(each)) or _mark(codec.encode(each, dump)) for each in now]
         return _Written(value, order=order, items=now, marks=marks), whole
     marks, changed = list(before.marks), {}
     for at, (each, old) in enumerate(zip(now, before.items, strict=True)):
@@ -150,16 +147,12 @@ class DifferenceReader:
                 )
             if isinstance(changed, list):
                 self._values[name] = codec.loader(field.hint)(changed[0])
-            else:
-                self._values[name] = _with_items(self._values[name], changed, codec.loader(field.item))
-
-
-def _with_items(old: Any, changed: dict[int, Any], load: codec.Load) -> Any:
-    keyed = isinstance(old, dict)
-    items = list(old.values() if keyed else old)
-    for at, value in changed.items():
-        items[at] = load(value)
-    return dict(zip(old, items, strict=True)) if keyed else tuple(items)
+                continue
+            old, load = self._values[name], codec.loader(field.item)
+            items = list(old.values() if isinstance(old, dict) else old)
+            for at, value in changed.items():
+                items[at] = load(value)
+            self._values[name] = dict(zip(old, items, strict=True)) if isinstance(old, dict) else tuple(items)
 
 
 def _made(cls: Any, prefix: str, values: Mapping[str, Any]) -> Any:

@@ -83,81 +83,82 @@ class Mask:
             ("namespace", names.namespaces),
             ("node", names.nodes),
         )
-        self._maps = {kind: _pseudonyms(kind, found) for kind, found in kinds}
-        everywhere = {name: new for each in self._maps.values() for name, new in each.items()}
-        sought = sorted((n for n in everywhere if len(n) >= _SHORTEST and n not in _VOCABULARY), key=len, reverse=True)
-        self._everywhere = everywhere
-        self._sought = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, sought))})(?![\w-])") if sought else None
-        self._kept: dict[int, tuple[Any, Any]] = {}
-        self._fresh: dict[int, tuple[Any, Any]] = {}
+        self._maps = {kind: _pseudonyms(kind, listed) for kind, listed in kinds}
+        self._by_name = {name: new for each in self._maps.values() for name, new in each.items()}
+        longest = (name for name in self._by_name if len(name) >= _SHORTEST and name not in _VOCABULARY)
+        words = "|".join(map(re.escape, sorted(longest, key=len, reverse=True)))
+        self._pattern = re.compile(rf"(?<![\w.-])({words})(?![\w-])") if words else None
+        self._last: dict[int, tuple[Any, Any]] = {}
+        """Values of the moment before and what they became, by id; the value itself, so that no id is used again."""
+        self._current: dict[int, tuple[Any, Any]] = {}
         self._special: Mapping[type, Callable[[Any], Any]] = {
             Place: lambda each: Place(each.kind, tuple(map(self.text, each.parts))),
-            **dict.fromkeys((PodGroups, PodCPUs, CranePromise), self._with_containers),
+            # By the names of a pod's containers.
+            **dict.fromkeys(
+                (PodGroups, PodCPUs, CranePromise),
+                lambda each: structs.replace(each, containers=self._keyed("container", each.containers)),
+            ),
             AffinityState: self._affinity,
             affinity.PodOnNUMANode: self._named_pod,
             affinity.TargetPods: self._target_pods,
             affinity.NUMAOfNode: lambda each: structs.replace(
-                each, name=self._known("node", each.name), pod_affinity=self._masked(each.pod_affinity)
+                each, name=self._known("node", each.name), pod_affinity=self.value(each.pod_affinity)
             ),
             # Its own text goes: it names selectors, and no rule reads it.
             SLO: lambda slo: self._object(structs.replace(slo, good={}, kept={})),
             objects.ObjectMeta: self._object_meta,
         }
 
-    def moment(self, moment: RoundRecord) -> RoundRecord:
-        """`moment` with pseudonyms."""
-        self._kept, self._fresh = self._fresh, {}
-        masked: RoundRecord = self._masked(moment)
+    def moment(self, record: RoundRecord) -> RoundRecord:
+        """`record` with pseudonyms."""
+        self._last, self._current = self._current, {}
+        masked: RoundRecord = self.value(record)
         snapshot = masked.snapshot
         usage = structs.replace(snapshot.usage, host_apps=self._keyed("app", snapshot.usage.host_apps))
         groups = self._keyed("app", snapshot.host_groups)
         return structs.replace(masked, snapshot=dataclasses.replace(snapshot, usage=usage, host_groups=groups))
 
-    def value(self, value: Any) -> Any:
-        """Anything a record or capture holds, with pseudonyms."""
-        return self._masked(value)
-
     def text(self, text: str) -> str:
         """Names inside other text."""
-        return self._sought.sub(lambda found: self._everywhere[found[1]], text) if self._sought else text
+        return self._pattern.sub(lambda match: self._by_name[match[1]], text) if self._pattern else text
 
-    def _masked(self, value: Any) -> Any:
+    def value(self, value: Any) -> Any:
+        """Anything a record or capture holds, with pseudonyms."""
         if isinstance(value, str):
             return self.text(value)
         if value is None or isinstance(value, (int, float, CPUSet)):
             return value
-        kept = self._kept.get(id(value)) or self._fresh.get(id(value))
-        if kept is None or kept[0] is not value:
+        pair = self._last.get(id(value)) or self._current.get(id(value))
+        if pair is None or pair[0] is not value:
             special = self._special.get(type(value), self._parts)
-            kept = value, special(value)
-        self._fresh[id(value)] = kept
-        return kept[1]
+            pair = value, special(value)
+        self._current[id(value)] = pair
+        return pair[1]
 
     def _parts(self, value: Any) -> Any:
         """Part by part; what has nothing to mask stays the same object."""
         if isinstance(value, tuple):
-            parts = tuple(map(self._masked, value))
+            parts = tuple(map(self.value, value))
             return parts if any(a is not b for a, b in zip(parts, value, strict=True)) else value
         if isinstance(value, (frozenset, list)):
-            return type(value)(map(self._masked, value))
+            return type(value)(map(self.value, value))
         if isinstance(value, Mapping):
             # A place may name a pod; other keys are words of ours.
-            changed = {self._masked(k) if isinstance(k, Place) else k: self._masked(v) for k, v in value.items()}
+            changed = {self.value(k) if isinstance(k, Place) else k: self.value(v) for k, v in value.items()}
             same = all(a is b for a, b in zip((*changed, *changed.values()), (*value, *value.values()), strict=True))
             return value if same else changed
         return self._object(value)
 
     def _object(self, value: Any) -> Any:
-        made: type = type(value)
-        before = {name: getattr(value, name) for name in codec.field_types(made)}
-        kinds = _MASKED.get(made) or dict.fromkeys(before, "")
-        after = {name: self._part(kind, before[name]) for name, kind in kinds.items()}
-        return made(**{**before, **after}) if any(after[name] is not before[name] for name in after) else value
-
-    def _part(self, kind: str, part: Any) -> Any:
-        if kind == "metadata":
-            return self._metadata(part)
-        return self._of(kind, part) if kind else self._masked(part)
+        cls: type = type(value)
+        before = {name: getattr(value, name) for name in codec.field_types(cls)}
+        after: dict[str, Any] = {}
+        for name, kind in (_MASKED.get(cls) or dict.fromkeys(before, "")).items():
+            if kind == "metadata":
+                after[name] = self._metadata(before[name])
+            else:
+                after[name] = self._of(kind, before[name]) if kind else self.value(before[name])
+        return cls(**{**before, **after}) if any(after[name] is not before[name] for name in after) else value
 
     def _object_meta(self, meta: objects.ObjectMeta) -> objects.ObjectMeta:
         """The kind of object is not known here: a name is one of a pod or of the node."""
@@ -170,10 +171,6 @@ class Mask:
             annotations=self._metadata(meta.annotations or {}),
             owner_references=None,
         )
-
-    def _with_containers(self, value: Any) -> Any:
-        """Something by the names of a pod's containers."""
-        return structs.replace(value, containers=self._keyed("container", value.containers))
 
     def _affinity(self, state: AffinityState) -> AffinityState:
         named = {self._pod_key(key): node for key, node in state.numa_nodes.items()}
@@ -197,16 +194,14 @@ class Mask:
         names = tuple(" ".join(self._known("pod", each) for each in text.split()) for text in target.names or ())
         return structs.replace(target, namespace=self._known("namespace", target.namespace), names=names)
 
-    def _metadata(self, given: Mapping[str, str]) -> dict[str, str]:
-        found = {}
-        for key, value in given.items():
-            ours = _OURS.search(key.rpartition("/")[0])
-            name = self._maps["key"].get(key, key)
-            found[name] = self.text(value) if ours else self._of("value", value)
-        return found
+    def _metadata(self, pairs: Mapping[str, str]) -> dict[str, str]:
+        return {
+            self._of("key", key): self.text(value) if _OURS.search(key.rpartition("/")[0]) else self._of("value", value)
+            for key, value in pairs.items()
+        }
 
-    def _keyed(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        return {self._of(kind, name): each for name, each in given.items()}
+    def _keyed(self, kind: str, by_name: Mapping[str, Any]) -> dict[str, Any]:
+        return {self._of(kind, name): each for name, each in by_name.items()}
 
     def _of(self, kind: str, name: str) -> str:
         return self._maps[kind].get(name, name)
@@ -230,16 +225,11 @@ anything (empty). Of other classes every field is anything."""
 
 def _pseudonyms(kind: str, names: Iterable[str]) -> dict[str, str]:
     """They sort as the names do."""
-    found = sorted(name for name in names if name)
-    width = len(str(len(found)))
-    return {name: f"{kind}-{number:0{width}d}" for number, name in enumerate(found, 1)}
-
-
-def _vocabulary() -> frozenset[str]:
-    """Words that stand in records whatever pods are called."""
-    fields = (name for cls in codec.vocabulary() for name in codec.field_types(cls))
-    return frozenset((*fields, *_COMMON))
+    ordered = sorted(name for name in names if name)
+    width = len(str(len(ordered)))
+    return {name: f"{kind}-{number:0{width}d}" for number, name in enumerate(ordered, 1)}
 
 
 _COMMON = ("true", "false", "none", "cpu", "memory", "pod", "node", "kubepods", "besteffort", "burstable")
-_VOCABULARY = _vocabulary()
+_VOCABULARY = frozenset(_COMMON).union(*(codec.field_types(cls) for cls in codec.vocabulary()))
+"""Words that stand in records whatever pods are called."""

@@ -51,9 +51,9 @@ class Record:
                 raw = path.read_bytes()
             except FileNotFoundError:
                 continue  # The agent dropped its oldest piece meanwhile.
-            for moment in self._sound(raw, path):
-                if since is None or moment.wall >= since:
-                    yield moment
+            for record in self._sound(raw, path):
+                if since is None or record.wall >= since:
+                    yield record
 
     def _from(self, since: float | None) -> tuple[Path, ...]:
         """Files that ended before `since` need not be read: the one after them begins no later than that."""
@@ -82,7 +82,8 @@ class Record:
             if piece.end == len(raw) or raw.startswith(segment.MARK, piece.end):
                 at = piece.end
                 continue
-            self.problems.append(_problem(source, piece, len(raw)))
+            do = "what stands before it was read; nothing to do if the writer was killed or still writes"
+            self.problems.append(Problem(source, f"byte {piece.end} of {len(raw)}", "", piece.why, do))
             at = raw.find(segment.MARK, piece.end + 1)
 
 
@@ -99,7 +100,7 @@ class _Piece(msgspec.Struct):
         parser = Parser()
         for after, body in segment.bodies(self.raw, self.end):
             try:
-                moment = parser.take(body)
+                record = parser.take(body)
             except Damage as damage:
                 self.why = str(damage)
                 return
@@ -107,13 +108,8 @@ class _Piece(msgspec.Struct):
                 by = parser.head.koordlite if parser.head else "another version"
                 raise RecordError(f"{self.source}: {error}; koordlite {by} wrote it: read it with that") from error
             self.head, self.end = parser.head, after
-            if moment is not None:
-                yield moment
-
-
-def _problem(source: str, piece: _Piece, size: int) -> Problem:
-    do = "what stands before it was read; nothing to do if the writer was killed or still writes"
-    return Problem(source, f"byte {piece.end} of {size}", "", piece.why, do)
+            if record is not None:
+                yield record
 
 
 def _begins(path: Path) -> float:

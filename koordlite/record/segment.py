@@ -63,9 +63,9 @@ class PieceWriter:
         self.start = MARK + bytes([VERSION]) + self._frame(msgspec.msgpack.encode(head))
         """What the piece begins with."""
 
-    def frame(self, moment: RoundRecord) -> bytes:
-        """The bytes that add `moment`."""
-        return self._frame(self._moments.frame(moment))
+    def frame(self, record: RoundRecord) -> bytes:
+        """The bytes that add `record`."""
+        return self._frame(self._moments.frame(record))
 
     def _frame(self, content: bytes) -> bytes:
         body = self._compress.compress(content) + self._compress.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
@@ -84,25 +84,21 @@ class Parser:
     def take(self, body: bytes) -> RoundRecord | None:
         """The moment in a frame; None for the head. Damage when it is neither, RecordError when this koordlite has
         other classes or fields than the one that wrote it."""
-        content = self._content(body)
+        content = bytearray()
+        try:
+            for at in range(0, len(body), _SLICE_BYTES):
+                content += self._decompress.decompress(body[at : at + _SLICE_BYTES])
+                if len(content) > LONGEST_CONTENT:
+                    raise Damage("a frame is longer than any can be")
+        except (zstandard.ZstdError, EOFError) as error:
+            raise Damage(f"a frame cannot be decompressed: {error}") from error
         if self.head is not None:
-            return self._moments.moment(content)
+            return self._moments.moment(bytes(content))
         try:
             self.head = msgspec.msgpack.decode(content, type=Head)
         except UNREADABLE as error:
             raise Damage(f"a frame does not hold what it should: {error}") from error
         return None
-
-    def _content(self, body: bytes) -> bytes:
-        found = bytearray()
-        try:
-            for at in range(0, len(body), _SLICE_BYTES):
-                found += self._decompress.decompress(body[at : at + _SLICE_BYTES])
-                if len(found) > LONGEST_CONTENT:
-                    raise Damage("a frame is longer than any can be")
-        except (zstandard.ZstdError, EOFError) as error:
-            raise Damage(f"a frame cannot be decompressed: {error}") from error
-        return bytes(found)
 
 
 def bodies(raw: bytes, at: int) -> Iterator[tuple[int, bytes]]:
@@ -126,9 +122,9 @@ def check_start(raw: bytes, at: int, source: str) -> int:
         raise RecordError(f"{source}: this is no record: it does not begin with {MARK.decode()}; name another file")
     version = raw[at + len(MARK) : at + len(MARK) + 1]
     if version != bytes([VERSION]):
-        found = f"{version[0]}, {'an older' if version[0] < VERSION else 'a later'} one" if version else "nothing"
+        it = f"{version[0]}, {'an older' if version[0] < VERSION else 'a later'} one" if version else "nothing"
         raise RecordError(
-            f"{source}: the record has the format {found}; this koordlite reads format {VERSION}: "
+            f"{source}: the record has the format {it}; this koordlite reads format {VERSION}: "
             "read it with the version that wrote it, or remove it"
         )
     return at + len(MARK) + 1

@@ -41,13 +41,13 @@ class Recorder:
         """Bytes that all pieces take on disk."""
         return sum(self._sizes.values())
 
-    def add(self, moment: RoundRecord) -> None:
-        """Append `moment`. After an OSError the next one begins a new piece; what was written stays readable."""
+    def add(self, record: RoundRecord) -> None:
+        """Append `record`. After an OSError the next one begins a new piece; what was written stays readable."""
         try:
             if self._writer is None or next(reversed(self._sizes.values()), 0) >= self._max_bytes // PIECES:
                 self._begin()
             assert self._writer is not None
-            self._append(self._writer.frame(moment))
+            self._append(self._writer.frame(record))
         except OSError:
             self._end()
             raise
@@ -76,18 +76,15 @@ class Recorder:
 
     def _append(self, data: bytes) -> None:
         assert self._file is not None
-        self._make_room(len(data))
+        while len(self._sizes) > 1 and self.bytes_held + len(data) > self._max_bytes:
+            oldest, _ = self._sizes.popitem(last=False)
+            with contextlib.suppress(FileNotFoundError):
+                oldest.unlink()
         path = next(reversed(self._sizes))
         written = os.write(self._file, data)
         self._sizes[path] += written
         if written < len(data):
             raise OSError(28, os.strerror(28), str(path))
-
-    def _make_room(self, size: int) -> None:
-        while len(self._sizes) > 1 and self.bytes_held + size > self._max_bytes:
-            oldest, _ = self._sizes.popitem(last=False)
-            with contextlib.suppress(FileNotFoundError):
-                oldest.unlink()
 
     def _end(self) -> None:
         if self._file is not None:
@@ -120,12 +117,12 @@ class OneFile:
         self._size = 0
         self.count = 0
 
-    def add(self, moment: RoundRecord) -> None:
-        """Append `moment`; OSError when it cannot be written."""
+    def add(self, record: RoundRecord) -> None:
+        """Append `record`; OSError when it cannot be written."""
         if self._writer is None or self._size >= MOST_BYTES:
             self._writer, self._size = PieceWriter(self._head), 0
             self._write(self._writer.start)
-        self._write(self._writer.frame(moment))
+        self._write(self._writer.frame(record))
         self.count += 1
 
     def close(self) -> None:
@@ -138,31 +135,28 @@ class OneFile:
             data = data[self._file.write(data) :]
 
 
-def write(path: Path, head: Head, moments: Iterable[RoundRecord]) -> int:
-    """A file of these moments; how many there were."""
-    file = OneFile(path, head)
-    try:
-        for moment in moments:
-            file.add(moment)
-    finally:
-        file.close()
+def write(path: Path, head: Head, records: Iterable[RoundRecord]) -> int:
+    """A file of these rounds; how many there were."""
+    with contextlib.closing(OneFile(path, head)) as file:
+        for record in records:
+            file.add(record)
     return file.count
 
 
 def masked(
     path: Path,
     head: Head,
-    again: Callable[[], Iterable[RoundRecord]],
+    records: Callable[[], Iterable[RoundRecord]],
     decide: Callable[[RoundRecord], RoundRecord] | None = None,
 ) -> int:
-    """Same as `write`, with pseudonyms. `again` gives the moments each time it is called: names are collected first.
+    """Same as `write`, with pseudonyms. `records` gives the rounds each time it is called: names are collected first.
 
-    `decide` gives a masked moment with the decisions that follow from it, so that it can be judged again.
+    `decide` gives a masked round with the decisions that follow from it, so that it can be judged again.
     """
     names = Names()
-    for moment in again():
-        names.take_in(moment.snapshot)
+    for record in records():
+        names.take_in(record.snapshot)
     mask = Mask(names)
-    shown = (mask.moment(moment) for moment in again())
+    pseudonymous = map(mask.moment, records())
     masked_head = Head(koordlite=head.koordlite, node=mask.text(head.node), machine="", masked=True)
-    return write(path, masked_head, map(decide, shown) if decide else shown)
+    return write(path, masked_head, map(decide, pseudonymous) if decide else pseudonymous)
