@@ -70,14 +70,14 @@ POINTS: tuple[Point, ...] = ("deschedule", "balance")
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """One reason not to evict a pod: a stable CamelCase word, and a sentence."""
+    """A reason not to evict a pod: a stable CamelCase word, and a sentence."""
 
     reason: str
     text: str
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing a plugin says is wrong with one pod."""
+    """Something that a plugin says is wrong with a pod."""
 
     pod: str
     """uid."""
@@ -87,14 +87,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """`hard`: only a move cures it. Findings that are not hard are reported and never evict."""
     container: str = "*"
     promise: str = ""
-    """What was promised, or is asked for, one line; empty when the fact says it all."""
+    """Promise or requirement, one line; empty when the fact says it all."""
     fact: str = ""
-    """What is the case, one line."""
+    """The fact against it, one line."""
     cure: str = ""
-    """What would put it right, one line."""
+    """A cure, one line."""
     evidence: Mapping[str, int | float | str] = msgspec.field(default_factory=dict)
     weight: float = 0
-    """How much of it there is: CPUs, or a ratio. Of pods that are equal otherwise, the heavier goes first."""
+    """Amount of it: CPUs, or a ratio. Of pods that are equal otherwise, the heavier goes first."""
     kept: Refusal | None = None
     """The plugin's own reason not to evict yet."""
     min_age_seconds: float = 0
@@ -118,7 +118,7 @@ class Together(msgspec.Struct, frozen=True, kw_only=True):
     waiting: PodView
     """The pod that waits for a node."""
     node: str
-    """Where it would fit then."""
+    """The node on which it would fit then."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +164,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     evicted: bool
     reason: str = ""
-    """Why not: the word of the guard or limit that protects the pod; empty when it is evicted."""
+    """The word of the guard or limit that protects the pod; empty when it is evicted."""
     stop: Literal["", "node", "namespace", "total"] = ""
     """A limit is used up: nothing more can go from this node, of this namespace, or at all in this cycle."""
 
@@ -206,7 +206,7 @@ class Handle(Protocol):
         """The plan takes it already. Upstream keeps showing such pods to plugins, and so does the view."""
 
     def rooms(self, waiting: PodView, most_moves: int) -> Rooms[PodView]:
-        """Where a pod that waits would fit after up to so many moves, of pods that may all go and fit elsewhere."""
+        """Places for a pod that waits after up to so many moves, of pods that may all go and fit elsewhere."""
 
     def usage(self, source: str, query: str = "") -> Usage:
         """Measured usage from `KubernetesMetrics`, or from `Prometheus` by its query; `absent` says why not."""
@@ -233,7 +233,7 @@ class Plugin(msgspec.Struct, frozen=True):
     point: Point = "deschedule"
     order: Literal["own", "cycle"] = "own"
     numbers: Numbers | None = None
-    """What it goes by with one pod; None when it has no words for that."""
+    """Its numbers about one pod; None when it has no words for that."""
 
 
 def judgeable(pod: PodView) -> bool:

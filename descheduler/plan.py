@@ -42,16 +42,16 @@ class Setup(msgspec.Struct, frozen=True):
     node_selector: objects.LabelSelector | None = None
     """Only pods of nodes that match are judged; None: of all nodes."""
     grace_period_seconds: int | None = None
-    """How long evicted pods get to stop; None leaves it to the pod."""
+    """Time that evicted pods get to stop; None leaves it to the pod."""
     eviction_requests: EvictionRequests = EvictionRequests()
     fit: Literal["plan", "snapshot"] = "plan"
-    """What `nodeFit` counts on: nodes as this plan leaves them, or as the picture has them (upstream)."""
+    """State that `nodeFit` counts on: nodes as this plan leaves them, or as the picture has them (upstream)."""
     failure_events: bool = False
     """Write Events about evictions that failed, or that a limit kept from being tried."""
     pacing: Pacing = DEFAULT_PACING
     """Windows, pauses and ends of loops, beyond the limits of one cycle."""
     spare_the_only_node: bool = False
-    """Where fewer than two nodes are ready, a running pod has to fit whatever `nodeFit` says. Upstream does nothing at
+    """While fewer than two nodes are ready, a running pod has to fit whatever `nodeFit` says. Upstream does nothing at
     all in such a cluster."""
 
     @property
@@ -68,9 +68,9 @@ class Outcome(msgspec.Struct, frozen=True):
     verdict: Literal["evict", "kept"]
     profile: str
     reasons: tuple[Refusal, ...] = ()
-    """Why it is kept, the deciding reason first; empty when it is evicted."""
+    """Reasons why it is kept, the deciding reason first; empty when it is evicted."""
     search: Search | None = None
-    """Where it would fit; None when it was kept before that was asked."""
+    """Places where it would fit; None when it was kept before that was asked."""
     target: str = ""
     """The node this plan counts on for its successor."""
     age_seconds: float | None = None
@@ -159,13 +159,13 @@ class PodAnswer(msgspec.Struct, frozen=True):
     profile: str
     plugins: tuple[PluginAnswer, ...]
     refusals: tuple[Refusal, ...]
-    """What would keep it if a plugin named it."""
+    """Objections if a plugin named it."""
     search: Search
-    """Where it would fit, after this plan."""
+    """Places where it would fit, after this plan."""
     limit: str = ""
-    """Which limit of the cycle is used up; empty: none."""
+    """The limit of the cycle that is used up; empty: none."""
     rooms: Rooms[PodView] | None = None
-    """How room can be made for a pod that waits for a node; None for one that has a node."""
+    """Ways to make room for a pod that waits for a node; None for one that has a node."""
 
 
 class EvictionPlan(msgspec.Struct, frozen=True):
@@ -188,7 +188,7 @@ class EvictionPlan(msgspec.Struct, frozen=True):
     """By pod uid: why its EvictionRequest does not go on. One that was refused is kept as withdrawn, so that the pod is
     not asked again; the others are deleted."""
     memory: Mapping[tuple[str, str], object] = msgspec.field(default_factory=dict)
-    """What plugins want to know again in the next cycle, by profile and plugin."""
+    """Values that plugins want again in the next cycle, by profile and plugin."""
     migration: Mapping[str, MigrationControllerArgs] = msgspec.field(default_factory=dict)
     """By which rules evictions of a profile become migration jobs; those of the others are asked for at once."""
     cordon: tuple[str, ...] = ()

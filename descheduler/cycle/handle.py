@@ -77,7 +77,7 @@ class ProfileHandle(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _objection(self, pods: Sequence[PodView]) -> str:
-        """Why these pods may not all go. The first of them is asked about itself; the others were asked before."""
+        """The reason why these pods may not all go. The first of them is asked about itself; the others were before."""
         for pod in pods[:1]:
             refusals = self.guards.refusals(pod) or default_evictor.late_refusals(pod, self.view, self.args)
             if refusals:

@@ -30,7 +30,7 @@ def changes(view: View, decided: Mapping[str, Outcome], fit: FitSearch) -> Itera
             memory=memory.value if memory else 0,
             before=_load(before, wrong[name]),
             after=_load(after, stays[name]),
-            zones=zones(before, after) if name in concerned else (),
+            zones=tuple(_zone_changes(before, after)) if name in concerned else (),
         )
 
 
@@ -46,12 +46,8 @@ def _load(capacity: FreeCapacity, wrong: int) -> Load:
 _ZERO = Quantity(0)
 
 
-def zones(before: FreeCapacity, after: FreeCapacity) -> tuple[ZoneChange, ...]:
-    """One for each NUMA node; empty where nobody reports them."""
-    return tuple(_zone_changes(before, after))
-
-
 def _zone_changes(before: FreeCapacity, after: FreeCapacity) -> Iterator[ZoneChange]:
+    """The change of each NUMA node; none where nobody reports them."""
     for zone in before.node.topology.nodes:
         reserved = zone.cpus & before.node.reserved.cpus
         yield ZoneChange(

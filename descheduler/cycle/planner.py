@@ -568,7 +568,7 @@ def _fault(error: Exception) -> str:
 
 
 def _merge(before: Outcome | None, outcome: Outcome) -> Outcome:
-    """One answer a pod: the later one when it evicts, else the first one; all findings are kept."""
+    """Keep one answer a pod: the later one when it evicts, else the first one; all findings are kept."""
     if before is None:
         return outcome
     decisive = outcome if outcome.verdict == "evict" and before.verdict == "kept" else before

@@ -121,7 +121,7 @@ class Guards:
 
 
 def _special(pod: PodView) -> bool:
-    """One of the guards that nothing overrules may speak."""
+    """Tell whether one of the guards that nothing overrules may speak."""
     value = pod.pod
     return value.deleting or keys.CONFIG_MIRROR in value.annotations or keys.RESERVATION_UID in value.labels
 

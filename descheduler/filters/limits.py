@@ -33,7 +33,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     per_owner: int | str | None = None
     """A number, or a part of the owner's pods like `10%`."""
     total_first: bool = True
-    """Which limit is named when several are used up: upstream asks the total first, Koordinator last."""
+    """Name the total where several limits are used up: upstream asks it first, Koordinator last."""
 
 
 def share(limit: int | str, replicas: int) -> int:

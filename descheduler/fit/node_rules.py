@@ -108,7 +108,7 @@ class EligibleNodes(msgspec.Struct, frozen=True, eq=False):
     names: Mapping[str, None]
     """Nodes that have nothing against them, by name; a set that keeps its order."""
     others: Tally
-    """What each other node says."""
+    """Refusals of the other nodes."""
     allowed: Mapping[str, None]
     """Nodes that the pod's own selector and affinity allow, whatever the nodes say."""
     tolerated: frozenset[str]
@@ -214,7 +214,7 @@ class Closing(msgspec.Struct, frozen=True):
 
     key: str
     refusal: Callable[[str | None], str]
-    """What all nodes with this value of the label say; empty when nothing. None: nodes without the label."""
+    """Refusal of all nodes with this value of the label; empty when there is none. None: nodes without the label."""
 
 
 class Order:

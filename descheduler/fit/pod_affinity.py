@@ -96,7 +96,7 @@ Blocked = list[tuple[str, Elsewhere]]
 
 
 class _Term(msgspec.Struct):
-    """One anti-affinity term, and where the pods are that have it."""
+    """An anti-affinity term, and where the pods are that have it."""
 
     term: objects.PodAffinityTerm
     namespace: str
@@ -170,7 +170,7 @@ class _Near:
         self._values = values
         self._holders: dict[str, set[str]] = defaultdict(set)
         self._counts = [(one, len(one.moves)) for one in selected]
-        """How many moves of each are in `_holders`."""
+        """Numbers of their moves that are in `_holders`."""
         for uid, node in (item for one in selected for item in one.where.items()):
             self._come(uid, node)
 
@@ -306,7 +306,7 @@ class MatchingPods:
         return self._values[key]
 
     def node_of(self, pod: PodView) -> str:
-        """Where the pod is, or is expected; empty when nowhere."""
+        """The node that the pod is on, or is expected on; empty when none."""
         move = self._moves[pod.pod.namespace].get(pod.uid)
         return move[1] if move else pod.node
 
@@ -325,11 +325,11 @@ class DomainCounts:
         """`domains`: domain by node, of the nodes that count."""
         self._selected, self._domains = selected, domains
         self._count = len(selected.moves)
-        """How many of the moves are in the counts."""
+        """Number of the moves that are in the counts."""
         self._by_domain = Counter(dict.fromkeys(domains.values(), 0))
         self._by_domain.update([domains[node] for node in selected.where.values() if node in domains])
         self._sizes = Counter(self._by_domain.values())
-        """How many domains have so many pods."""
+        """Number of domains by their number of pods."""
 
     def up_to_date(self) -> Mapping[str, int]:
         """Pods by domain."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+import msgspec
+
 from descheduler.fit.search import FitSearch, Place
 from descheduler.framework import PodView, View
 from descheduler.picture.pods import least_important_first
@@ -27,10 +29,10 @@ def find(
     most_moves: int,
     evictions: Collection[str] = (),
 ) -> Rooms[PodView]:
-    """Where room can be made for `waiting`. `inside`: where pods may go (`DefaultEvictor.nodeSelector`); `objection`
+    """Ways to make room for `waiting`. `inside`: where pods may go (`DefaultEvictor.nodeSelector`); `objection`
     says why pods stay; `evictions`: uids of pods that the plan moves already."""
     with fit.attempt():
-        board = _Board(view, fit, waiting, inside=inside, objection=objection, evictions=evictions)
+        board = _Board(view, fit, inside, objection, evictions, priority(waiting))
         return make_room.rooms(board, waiting, most_moves=most_moves)
 
 
@@ -39,39 +41,34 @@ def priority(pod: PodView) -> int:
     return _NO_PRIORITY if pod.pod.priority is None else pod.pod.priority
 
 
-class _Board:
+class _Board(msgspec.Struct):
     """`make_room.Board` of pods."""
 
-    def __init__(
-        self,
-        view: View,
-        fit: FitSearch,
-        waiting: PodView,
-        *,
-        inside: str,
-        objection: Objection,
-        evictions: Collection[str],
-    ) -> None:
-        self.objection = objection
-        self._view, self._fit, self._inside, self._evictions = view, fit, inside, evictions
-        self._most_priority = priority(waiting)
-        self._movable: dict[str, list[PodView]] = {}
-        self._costs: dict[str, Cost] = {}
-        self._departures: list[PodView] = []
-        """Pods that have left their nodes, in turn."""
-        self._marks: dict[int, int] = {}
+    view: View
+    fit: FitSearch
+    inside: str
+    objection: Objection
+    evictions: Collection[str]
+    most_priority: int
+    movable: dict[str, list[PodView]] = {}
+    """By node."""
+    costs: dict[str, Cost] = {}
+    departures: list[PodView] = []
+    """Pods that have left their nodes, in turn."""
+    marks: dict[int, int] = {}
+    """Number of departures by mark of the fit."""
 
     def nodes(self, item: PodView) -> Sequence[str]:
         """Nodes whose state, labels and taints allow it."""
-        return [name for name in self._fit.eligible(item) if name != item.node]
+        return [name for name in self.fit.eligible(item) if name != item.node]
 
     def refusal(self, item: PodView, node: str) -> str:
         """All rules of the fit."""
-        return self._fit.answer(item, node)[0]
+        return self.fit.answer(item, node)[0]
 
     def lacking(self, item: PodView, node: str) -> Mapping[str, int]:
         """Nano-units by resource, and slots for pods."""
-        capacity = self._fit.by_node[node]
+        capacity = self.fit.by_node[node]
         free = capacity.unrequested
         missing = {
             name: amount.nano - free.get(name, 0)
@@ -84,18 +81,18 @@ class _Board:
 
     def places(self, item: PodView) -> tuple[Sequence[str], bool]:
         """Places elsewhere; of large clusters a few."""
-        search = self._fit.search(item, self._inside)
+        search = self.fit.search(item, self.inside)
         return [place.node for place in search.places if not place.here], not search.unasked
 
     def residents(self, node: str) -> Sequence[PodView]:
         """Pods that no guard keeps, and that are not more important than the one that waits."""
-        movable = self._movable.get(node)
+        movable = self.movable.get(node)
         if movable is None:
-            pods = (pod for pod in self._fit.by_node[node].residents if priority(pod) <= self._most_priority)
-            movable = [pod for pod in pods if pod.uid not in self._evictions and not self.objection((pod,))]
+            pods = (pod for pod in self.fit.by_node[node].residents if priority(pod) <= self.most_priority)
+            movable = [pod for pod in pods if pod.uid not in self.evictions and not self.objection((pod,))]
             movable.sort(key=lambda pod: (self.cost(pod), *least_important_first(pod), pod.key))
-            self._movable[node] = movable
-        uids = {pod.uid for pod in self._departures if pod.node == node}
+            self.movable[node] = movable
+        uids = {pod.uid for pod in self.departures if pod.node == node}
         return [pod for pod in movable if pod.uid not in uids] if uids else movable
 
     def amounts(self, item: PodView) -> Mapping[str, int]:
@@ -108,34 +105,33 @@ class _Board:
 
     def cost(self, item: PodView) -> Cost:
         """Priority, the cost that it asks for, its part of its owner's pods, its age."""
-        cost = self._costs.get(item.uid)
-        if cost is None:
+        if item.uid not in self.costs:
             try:
                 own_cost = int(item.pod.annotations.get(keys.EVICTION_COST, "0"))
             except ValueError:
                 own_cost = 0
             owners = item.object.metadata.owner_references or ()
-            replicas = max(1, self._view.replicas.get(owners[0].uid, 1)) if owners else 1
-            cost = Cost(priority(item), own_cost, 1000 // replicas, int(self._view.age(item) or 0))
-            self._costs[item.uid] = cost
-        return cost
+            replicas = max(1, self.view.replicas.get(owners[0].uid, 1)) if owners else 1
+            age = int(self.view.age(item) or 0)
+            self.costs[item.uid] = Cost(priority(item), own_cost, 1000 // replicas, age)
+        return self.costs[item.uid]
 
     def leave(self, item: PodView) -> None:
         """Note it in the fit."""
-        self._departures.append(item)
-        self._fit.leave(item)
+        self.departures.append(item)
+        self.fit.leave(item)
 
     def settle(self, item: PodView, node: str) -> None:
         """Note it in the fit, with what it would take from NUMA nodes."""
-        self._fit.move(item, Place(node, bookings=self._fit.answer(item, node)[1]))
+        self.fit.move(item, Place(node, bookings=self.fit.answer(item, node)[1]))
 
     def mark(self) -> int:
         """The state of the fit."""
-        mark = self._fit.mark()
-        self._marks[mark] = len(self._departures)
+        mark = self.fit.mark()
+        self.marks[mark] = len(self.departures)
         return mark
 
     def back_to(self, mark: int) -> None:
         """Undo in the fit."""
-        self._fit.back_to(mark)
-        del self._departures[self._marks[mark] :]
+        self.fit.back_to(mark)
+        del self.departures[self.marks[mark] :]

@@ -148,7 +148,7 @@ class Place(msgspec.Struct, frozen=True):
     here: bool = False
     """The node it is on: a restart there would do."""
     bookings: tuple[Booking, ...] = ()
-    """What it would take from which NUMA node."""
+    """Amounts that it would take from NUMA nodes."""
 
 
 class Search(msgspec.Struct, frozen=True):
@@ -156,11 +156,11 @@ class Search(msgspec.Struct, frozen=True):
 
     places: tuple[Place, ...]
     groups: Groups
-    """Why other nodes do not fit: how many for each reason, and which ones for example."""
+    """Refusals of other nodes: how many for each reason, and some for example."""
     unasked: int = 0
     """Nodes that were not asked, because enough others would take the pod."""
     by_node: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """What each node that does not fit says; empty unless that was asked for."""
+    """Refusal of each node that does not fit; empty unless that was asked for."""
 
     @property
     def why_not(self) -> Mapping[str, int]:
@@ -207,7 +207,7 @@ class FitSearch:
         self._takers: dict[object, FreeCapacity] = {}
         """A node that takes pods of one kind, for as long as it stays as it is."""
         self._journal: list[Callable[[], None]] | None = None
-        """How to undo what was done since an attempt began; None outside of one."""
+        """Steps that undo an attempt, the last first; None outside of one."""
 
     @contextlib.contextmanager
     def attempt(self) -> Iterator[None]:

@@ -24,7 +24,7 @@ def constraints(pod: PodView) -> tuple[objects.TopologySpreadConstraint, ...]:
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One constraint as it stands for one pod."""
+    """A constraint as it stands for one pod."""
 
     key: str
     counts: Mapping[str, int]

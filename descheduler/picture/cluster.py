@@ -89,8 +89,8 @@ class NodeView(Once, NodeReport, frozen=True, dict=True):
     reservation: Reservation | None = None
     """As written on the node."""
     placement_at: float | None = None
-    """When the agent saw the placement, in seconds since the epoch; None when there is none, minus infinity when the
-    time cannot be read."""
+    """Time of the agent's look at the placement, in seconds since the epoch; None when there is none, minus infinity
+    when the time cannot be read."""
 
     @property
     def name(self) -> str:
@@ -211,7 +211,7 @@ class Usage(msgspec.Struct, frozen=True):
     ages: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Seconds since a node's measurement was written, by node; a node without an entry does not say."""
     absent: str = ""
-    """Why there is no measurement; empty when there is."""
+    """The reason why there is no measurement; empty when there is."""
 
 
 class View(msgspec.Struct, frozen=True, dict=True):
@@ -220,7 +220,7 @@ class View(msgspec.Struct, frozen=True, dict=True):
     time: str
     """RFC 3339: what ages are measured against."""
     time_source: str
-    """Where `time` comes from, in words."""
+    """Source of `time`, in words."""
     nodes: Mapping[str, NodeView]
     """By name, in the order of names."""
     groups: tuple[SpecGroup, ...] = ()
@@ -236,10 +236,10 @@ class View(msgspec.Struct, frozen=True, dict=True):
     storage_classes: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Storage class by claim, `namespace/name`."""
     volume_nodes: Mapping[str, tuple[objects.NodeSelector, ...]] = msgspec.field(default_factory=dict)
-    """Which nodes reach the volume of a claim, `namespace/name`: every selector must match. A claim without an entry is
-    reached from everywhere."""
+    """Nodes that reach the volume of a claim, by `namespace/name`: every selector must match. A claim without an entry
+    is reached from everywhere."""
     moving: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Where migration jobs stand that have not ended, by uid of their pods."""
+    """State of migration jobs that have not ended, by uid of their pods."""
     usage: Mapping[str, Usage] = msgspec.field(default_factory=dict)
     """By source: `KubernetesMetrics`, `NodeMetric` (of koordlet), or `Prometheus:` and the query."""
     replicas: Mapping[str, int] = msgspec.field(default_factory=dict)
@@ -247,9 +247,9 @@ class View(msgspec.Struct, frozen=True, dict=True):
     problems: tuple[Problem, ...] = ()
     """Objects that could not be read, or only in part."""
     notes: tuple[str, ...] = ()
-    """What was left out of the picture, in words."""
+    """Objects left out of the picture, in words."""
     cache: dict[object, Any] | None = None
-    """What was worked out of the picture before, by name, for whoever can tell whether it holds for this one; None
+    """Results of the picture before, by name, for whoever can tell whether it holds for this one; None
     where there is one picture only."""
 
     @functools.cached_property

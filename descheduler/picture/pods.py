@@ -46,14 +46,14 @@ class PodView(msgspec.Struct, frozen=True):
     object: objects.PodObject
     node: str
     started: float | None
-    """When the pod started, else when it was created, in seconds since the epoch; None when neither is known. How old
-    that makes it `View.age` says: a pod that did not change is the same value in every picture."""
+    """Time when the pod started, else when it was created, in seconds since the epoch; None when neither is known. Its
+    age is `View.age`: a pod that did not change is the same value in every picture."""
     containers: tuple[ContainerPlacement, ...] = ()
     """Promise and fact of each container that has one or the other."""
     observed: bool = False
     """The agent saw the containers there. False: all we have is what was promised."""
     template: TemplateKey = msgspec.field(default_factory=TemplateKey)
-    """Which pod template it was made from; a pod that was compared with no other has a key of its own."""
+    """The pod template it was made from; a pod that was compared with no other has a key of its own."""
 
     @property
     def key(self) -> str:
@@ -96,7 +96,7 @@ class PodView(msgspec.Struct, frozen=True):
 
     @property
     def single_numa(self) -> bool:
-        """One NUMA node was promised."""
+        """A single NUMA node was promised."""
         return any(c.single_numa for c in self.containers)
 
     @property

@@ -27,18 +27,16 @@ class Template(msgspec.Struct, frozen=True):
 
     pods: list[PodView]
     """At least one; in the order of the picture: by node, namespace and name."""
-    first: PodView
-    """The pod that speaks for all of them."""
-    namespace: str
-    """Of all of them."""
-    labels: Mapping[str, str]
-    """Of all of them."""
 
-    @classmethod
-    def of(cls, pods: list[PodView]) -> Template:
-        """The template of these pods."""
-        first = pods[0]
-        return cls(pods, first, first.pod.namespace, first.pod.labels)
+    @property
+    def first(self) -> PodView:
+        """The pod that speaks for all of them."""
+        return self.pods[0]
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels of all of them."""
+        return self.pods[0].pod.labels
 
 
 _NONE = frozenset[str]()
@@ -72,7 +70,7 @@ class SpecGroup:
         by_key: dict[TemplateKey, list[PodView]] = defaultdict(list)
         for pod in pods:
             by_key[pod.template].append(pod)
-        return cls(Template.of(sorted(several, key=place)) for several in by_key.values())
+        return cls(Template(sorted(several, key=place)) for several in by_key.values())
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Result of `make`, worked out once for this group, as of `koordlite.model.once`."""
@@ -162,7 +160,7 @@ class SpecGroup:
             for pod in new:
                 bisect.insort(pods, pod, key=place)
             if pods:
-                by_key[key] = Template.of(pods)
+                by_key[key] = Template(pods)
         if not by_key:
             return None
         group = SpecGroup(by_key.values())

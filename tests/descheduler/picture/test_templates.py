@@ -39,7 +39,7 @@ def test_replicas_are_one_template_in_the_order_of_the_picture(cluster: Any) -> 
     three_on_two_nodes(cluster)
     (template,) = templates(cluster.view())
     assert names(template.pods) == ["z", "x", "y"]
-    assert (template.namespace, template.first.pod.name) == ("default", "z")
+    assert (template.first.pod.namespace, template.first.pod.name) == ("default", "z")
 
 
 @pytest.mark.parametrize(
