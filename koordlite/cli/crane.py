@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
@@ -26,7 +25,6 @@ from koordlite.model.wire.crane import TopologyObject
 from koordlite.numa.crane import scheduling
 from koordlite.numa.crane.scheduling import CraneVerdict
 
-T = TypeVar("T")
 _GONE = ("Succeeded", "Failed")
 
 
@@ -111,23 +109,21 @@ def of_api(api: Api, namespace: str, name: str) -> Scene:
     """The scene as the API server has it. InputError when the pod is not there, or not bound."""
     try:
         raw = api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}").body
-        pod = _bound(msgspec.json.decode(raw, type=objects.PodObject))
-        page = api.collect("/api/v1/pods", query=(("fieldSelector", f"spec.nodeName={pod.spec.node_name}"),))
+        pod = msgspec.json.decode(raw, type=objects.PodObject)
+        node = _node_of(pod)
+        page = api.collect("/api/v1/pods", query=(("fieldSelector", f"spec.nodeName={node}"),))
         pods = [msgspec.json.decode(item, type=objects.PodObject) for item in page.items]
-        return Scene(pod, _others(pod, pods), _topology(api, pod.spec.node_name))
+        try:
+            topology = msgspec.json.decode(api.request("GET", f"{wire.PATH}/{node}").body, type=TopologyObject)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            topology = None
+        return _scene(pod, pods, topology)
     except (ApiError, msgspec.DecodeError) as error:
         kind = "noderesourcetopologies.topology.crane.io"
         do = f"check the name, and that this identity may get and list pods and get {kind}"
         raise InputError(Problem(f"pod/{namespace}/{name}", "$", "", str(error), do)) from error
-
-
-def _topology(api: Api, node: str) -> TopologyObject | None:
-    try:
-        return msgspec.json.decode(api.request("GET", f"{wire.PATH}/{node}").body, type=TopologyObject)
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return None
-        raise
 
 
 def of_folder(folder: Path, namespace: str, name: str) -> Scene:
@@ -135,37 +131,29 @@ def of_folder(folder: Path, namespace: str, name: str) -> Scene:
     pods: list[objects.PodObject] = []
     topologies: dict[str, TopologyObject] = {}
     for place, content in manifest_files.contents_of_folder(folder):
-        if content["kind"] == "Pod":
-            pods.append(_converted(content, objects.PodObject, place))
-        elif content["kind"] == wire.KIND and content.get("apiVersion") == wire.API_VERSION:
-            topology = _converted(content, TopologyObject, place)
-            topologies[topology.metadata.name] = topology
-    match = [each for each in pods if (each.metadata.namespace, each.metadata.name) == (namespace, name)]
-    if not match:
+        try:
+            if content["kind"] == "Pod":
+                pods.append(msgspec.convert(content, objects.PodObject, strict=False))
+            elif content["kind"] == wire.KIND and content.get("apiVersion") == wire.API_VERSION:
+                topology = msgspec.convert(content, TopologyObject, strict=False)
+                topologies[topology.metadata.name] = topology
+        except msgspec.ValidationError as error:
+            raise InputError(Problem(place, "$", "", str(error), "correct the manifest")) from error
+    pod = next((each for each in pods if (each.metadata.namespace, each.metadata.name) == (namespace, name)), None)
+    if pod is None:
         do = "check the name"
         raise InputError(Problem(str(folder), "Pod", f"{namespace}/{name}", "there is no such pod", do))
-    pod = _bound(match[0])
-    return Scene(pod, _others(pod, pods), topologies.get(pod.spec.node_name))
+    return _scene(pod, pods, topologies.get(_node_of(pod)))
 
 
-def _converted(content: object, shape: type[T], place: str) -> T:
-    try:
-        return msgspec.convert(content, shape, strict=False)
-    except msgspec.ValidationError as error:
-        raise InputError(Problem(place, "$", "", str(error), "correct the manifest")) from error
-
-
-def _bound(pod: objects.PodObject) -> objects.PodObject:
+def _node_of(pod: objects.PodObject) -> str:
     if pod.spec.node_name:
-        return pod
+        return pod.spec.node_name
     why, do = "it is on no node yet", "let the scheduler bind it: the extender writes the result with the Binding"
     raise InputError(Problem(f"pod/{pod.metadata.namespace}/{pod.metadata.name}", "spec.nodeName", "", why, do))
 
 
-def _others(pod: objects.PodObject, pods: Iterable[objects.PodObject]) -> tuple[objects.PodObject, ...]:
-    key = pod.metadata.namespace, pod.metadata.name
-    return tuple(
-        each
-        for each in pods
-        if each.spec.node_name == pod.spec.node_name and (each.metadata.namespace, each.metadata.name) != key
-    )
+def _scene(pod: objects.PodObject, pods: Iterable[objects.PodObject], topology: TopologyObject | None) -> Scene:
+    node, key = pod.spec.node_name, (pod.metadata.namespace, pod.metadata.name)
+    others = (each for each in pods if (each.metadata.namespace, each.metadata.name) != key)
+    return Scene(pod, tuple(each for each in others if each.spec.node_name == node), topology)

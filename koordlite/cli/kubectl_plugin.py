@@ -290,17 +290,6 @@ class Kubectl:
             return 2, "", f"no answer within {PATIENCE_SECONDS:.0f} s\n"
         return done.returncode, done.stdout, done.stderr
 
-    def state(self, agent: str) -> dict[str, Any]:
-        """The agent's state; KoordliteError in the words of kubectl or of the agent."""
-        _, out, err = self.answer(agent, ("status", "-o", "json"))
-        try:
-            document = json.loads(out)
-        except ValueError:
-            raise KoordliteError(_last_line(err) or "no answer") from None
-        if not isinstance(document, dict):
-            raise KoordliteError("what answers is no agent")
-        return document
-
     def _exec(self, agent: str, question: Sequence[str], *, terminal: bool) -> list[str]:
         options = ["-it"] if terminal else []
         where = ["-n", self._namespace, agent, "-c", CONTAINER]
@@ -354,11 +343,15 @@ _FIELDS = ("nodeCpu", "prodCpu", "beCpu", "beLimit", "batchCpu", "wouldLimit", "
 
 
 def _state(kubectl: Kubectl, agent: str) -> dict[str, Any]:
-    """Values of a line; amounts in millicores, null where unknown."""
+    """Values of a line; amounts in millicores, null where unknown, and then the reason in the words of kubectl or of the
+    agent."""
+    _, out, err = kubectl.answer(agent, ("status", "-o", "json"))
     try:
-        state = kubectl.state(agent)
-    except KoordliteError as error:
-        return {"status": "unknown", "because": str(error), **dict.fromkeys(_FIELDS)}
+        state, why = json.loads(out), "what answers is no agent"
+    except ValueError:
+        state, why = None, _last_line(err) or "no answer"
+    if not isinstance(state, dict):
+        return {"status": "unknown", "because": why, **dict.fromkeys(_FIELDS)}
     return {name: state.get(name) for name in ("status", "because", *_FIELDS)}
 
 
