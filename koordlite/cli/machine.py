@@ -138,9 +138,9 @@ def machine(args: argparse.Namespace, settings: Settings, stop: threading.Event 
     if args.sandbox:
         return _sandbox(args, settings, stop)
     host = bundle.bind(files(args), RealClock(stop), kubepods=settings.agent.kubepods)
-    connected = cluster(args, settings, host.files, host.clock, stop)
+    source = cluster(args, settings, host.files, host.clock, stop)
     name = f"recording {args.recorded[0]}" if args.recorded else socket.gethostname()
-    return Machine(host, connected, name, remote=_remote(connected))
+    return Machine(host, source, name, remote=_remote(source))
 
 
 def files(args: argparse.Namespace) -> Files:
@@ -184,14 +184,14 @@ def _sandbox(args: argparse.Namespace, settings: Settings, stop: threading.Event
         settings = msgspec.structs.replace(settings, agent=dataclasses.replace(settings.agent, node=demo.NODE))
         if args.command == "run":
             LOG.info("the cluster is a demonstration: its manifests are in %s, and may be edited", manifests.name)
-    named = cluster(args, settings, emulated.files, emulated.clock, stop)
-    joined = SandboxCluster(named, emulated, evicts=_remote(named) is not None)
-    joined.view()  # Its kubelet makes the groups that are read next.
+    source = cluster(args, settings, emulated.files, emulated.clock, stop)
+    emulation = SandboxCluster(source, emulated, evicts=_remote(source) is not None)
+    emulation.view()  # Its kubelet makes the groups that are read next.
     host = bundle.bind(emulated.files, emulated.clock, kubepods=settings.agent.kubepods, cores=emulated.cores)
     seed = getattr(args, "chaos", None)
     if seed is not None:
         emulated.each_second = Chaos(emulated, seed=seed).stir
-    return Machine(host, joined, f"sandbox {args.sandbox}", sandbox=emulated, remote=_remote(named), demo=manifests)
+    return Machine(host, emulation, f"sandbox {args.sandbox}", sandbox=emulated, remote=_remote(source), demo=manifests)
 
 
 def _remote(cluster: Cluster) -> KubeCluster | None:
@@ -241,8 +241,8 @@ def open_cluster(
         do = "set NODE_NAME from spec.nodeName in the DaemonSet, or name a folder of manifests with --cluster"
         raise ConfigError(Problem("command line", "--node-name", "", why, do))
     connection = _overridden(settings.cluster, args, kubeconfig="kubeconfig", context="context")
-    named = connection.kubeconfig or None, connection.context or None
-    api = access.connect(*named, user_agent=USER_AGENT, answer_bytes=access.NODE_ANSWER_BYTES)
+    kubeconfig, context = connection.kubeconfig or None, connection.context or None
+    api = access.connect(kubeconfig, context, user_agent=USER_AGENT, answer_bytes=access.NODE_ANSWER_BYTES)
     publish = settings.publish
     reports: list[BackgroundReport | NodeMetricReport] = []
     if publish.node_metric != "off":
@@ -326,13 +326,13 @@ def taken(args: argparse.Namespace) -> Iterator[tuple[Machine, Tick]]:
     from koordlite.agent import Agent as Rounds
 
     observing = config.with_modes(settings(args), "observe")
-    named = machine(args, observing)
-    with contextlib.closing(named):
-        tick = two_ticks(Rounds(named.host, named.cluster, observing), named.host)
+    target = machine(args, observing)
+    with contextlib.closing(target):
+        tick = two_ticks(Rounds(target.host, target.cluster, observing), target.host)
         if not tick.node:
             do = "write its manifest, or name it by --node"
             raise InputError(tick.problems or Problem(str(args.cluster), "Node", "", "there is no Node object", do))
-        yield named, tick
+        yield target, tick
 
 
 def two_ticks(agent: Rounds, host: Host) -> Tick:

@@ -78,9 +78,9 @@ class MemoryLoad:
                 continue
             _count(group, event)
             below = [each for each in holdings if _within(each.group, group)]
-            excess_after = excess - _reclaim(below, excess, protected=False)
-            _wait(below, waits, 1.0 if excess_after > 0 else excess / RECLAIM * 1e6 / step_us)
-            if excess_after > 0 and event == "max":
+            remaining = excess - _reclaim(below, excess, protected=False)
+            _wait(below, waits, 1.0 if remaining > 0 else excess / RECLAIM * 1e6 / step_us)
+            if remaining > 0 and event == "max":
                 self._out_of_memory(group, below)
 
     def _free_memory(self, short: int, holdings: list[Holding], waits: dict[int, float], step_us: int) -> None:

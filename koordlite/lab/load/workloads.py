@@ -37,8 +37,8 @@ def regions(allowed: Sequence[CPUSet]) -> tuple[Region, ...]:
     cut: dict[tuple[int, ...], list[int]] = {}
     for cpu in sorted(claimants):
         cut.setdefault(tuple(claimants[cpu]), []).append(cpu)
-    by_claimants = (Region(tuple(cpus), who) for who, cpus in cut.items())
-    return tuple(sorted(by_claimants, key=lambda region: (len(region.claimants), region.cpus)))
+    parts = (Region(tuple(cpus), who) for who, cpus in cut.items())
+    return tuple(sorted(parts, key=lambda region: (len(region.claimants), region.cpus)))
 
 
 def fill(amount: float, wants: Mapping[int, float], weights: Mapping[int, float]) -> dict[int, float]:

@@ -111,8 +111,8 @@ def flags(rdt: RDT) -> list[str]:
     events = rdt.monitoring.events if rdt.monitoring else ()
     l3, l2 = rdt.l3, rdt.l2
     caches = (l3 is not None, l3 is not None and l3.cdp, l2 is not None, l2 is not None and l2.cdp)
-    events_present = (bool(events), bool(events), *(event in events for event in EVENTS))
-    present = (rdt.can_allocate, *caches, rdt.mb is not None, *events_present)
+    event_flags = (bool(events), bool(events), *(event in events for event in EVENTS))
+    present = (rdt.can_allocate, *caches, rdt.mb is not None, *event_flags)
     return [flag for flag, there in zip(FLAGS, present, strict=True) if there]
 
 

@@ -304,17 +304,17 @@ class EmulatedResctrl:
         """Every value a write asks for, by resource and cache id."""
         requests: dict[str, dict[int, int]] = {}
         for line in text.split("\n"):
-            name, colon, text_of_values = line.partition(":")
+            name, colon, values_text = line.partition(":")
             name = name.strip(schemata.BLANKS)
             if not colon:
                 raise Rejected("Missing ':'")
-            if not text_of_values:
+            if not values_text:
                 raise Rejected(f"Missing '{name}' value")
             schema = self.schemas.get(name)
             if schema is None:
                 raise Rejected(f"Unknown or unsupported resource name '{name}'")
             values = requests.setdefault(name, {})
-            for cache_id, piece in schemata.pieces(text_of_values):
+            for cache_id, piece in schemata.pieces(values_text):
                 if cache_id not in schema.domains:
                     raise Rejected("")
                 if schema.mbps:

@@ -169,11 +169,11 @@ _ALMOST_NOTHING = 1e-6
 
 def play(scene: Play, *, seed: int | None = None) -> Simulated:
     """The whole scenario; `seed` in place of that of the file."""
-    number = scene.scenario.seed if seed is None else seed
+    seed = scene.scenario.seed if seed is None else seed
     with tempfile.TemporaryDirectory(prefix="koordlite-simulation-") as state:
-        stage = Stage(scene, seed=number, state=Path(state))
+        stage = Stage(scene, seed=seed, state=Path(state))
         try:
-            return _Run(scene, stage, number).whole()
+            return _Run(scene, stage, seed).whole()
         finally:
             stage.close()
 
