@@ -343,7 +343,7 @@ _FIELDS = ("nodeCpu", "prodCpu", "beCpu", "beLimit", "batchCpu", "wouldLimit", "
 
 
 def _state(kubectl: Kubectl, agent: str) -> dict[str, Any]:
-    """Values of a line; amounts in millicores, null where unknown, with the reason in the words of kubectl or the agent."""
+    """Values of a line; amounts in millicores, null where unknown, with the words of kubectl or the agent."""
     _, out, err = kubectl.answer(agent, ("status", "-o", "json"))
     try:
         state, why = json.loads(out), "what answers is no agent"
