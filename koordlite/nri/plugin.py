@@ -320,7 +320,8 @@ class _Session:
             return
         pods, containers, began = tuple(self._pods), tuple(self._containers), self._now()
         self._pods, self._containers, self._due = [], [], None
-        _, outcome = self._at_handler(_told(lambda: self._handler.synchronize(pods, containers)), self._patience(call))
+        work = _notice(lambda: self._handler.synchronize(pods, containers))
+        _, outcome = self._at_handler(work, self._patience(call))
         self._handler.connection(self._runtime, "", self._version)
         self._handler.answered("Synchronize", outcome, self._now() - began)
 
@@ -361,7 +362,7 @@ class _Session:
         if method == "UpdateContainer":
             return lambda: handler.update(pod, container, event.linux_resources or LinuxResources())
         about = {"PostStartContainer": handler.started, "RemoveContainer": handler.remove}.get(method)
-        return _told(lambda: about(pod, container)) if about else None
+        return _notice(lambda: about(pod, container)) if about else None
 
     def _patience(self, call: messages.Request) -> float:
         seconds = call.timeout_nano / 1e9 if call.timeout_nano > 0 else self._request_seconds
@@ -400,7 +401,7 @@ def _response(method: str, container: Container | None, answer: Answer) -> Any:
     return messages.UpdateContainerResponse()
 
 
-def _told(tell: Callable[[], None]) -> Callable[[], Answer]:
+def _notice(tell: Callable[[], None]) -> Callable[[], Answer]:
     def work() -> Answer:
         tell()
         return NOTHING

@@ -40,11 +40,11 @@ class _Budget:
     """Counts the items of one message."""
 
     def __init__(self) -> None:
-        self.budget = MOST_ITEMS
+        self.remaining = MOST_ITEMS
 
     def spend(self) -> None:
-        self.budget -= 1
-        if self.budget < 0:
+        self.remaining -= 1
+        if self.remaining < 0:
             raise ValueError(f"more than {MOST_ITEMS} items in one message")
 
 
@@ -145,10 +145,10 @@ def wire(number: int, kind: Kind) -> Any:
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def declared(of: type[M]) -> type[M]:
     """Make the class a message: a frozen dataclass, all of whose fields have defaults."""
-    message = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(of)
-    _FIELDS[message] = tuple((f.name, f.metadata["number"], f.metadata["kind"]) for f in dataclasses.fields(message))  # type: ignore[arg-type]
-    _BY_NUMBER[message] = {number: (name, kind) for name, number, kind in _FIELDS[message]}
-    return message
+    cls = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(of)
+    _FIELDS[cls] = tuple((f.name, f.metadata["number"], f.metadata["kind"]) for f in dataclasses.fields(cls))  # type: ignore[arg-type]
+    _BY_NUMBER[cls] = {number: (name, kind) for name, number, kind in _FIELDS[cls]}
+    return cls
 
 
 def decode(of: type[M], raw: bytes) -> M:

@@ -129,8 +129,9 @@ class CranePromises:
         )
         refused: Mapping[str, str] = {}
         if around.complete and not why_not:
-            assigned = assignments.adopted(self._crane_agent_sets(), assigned, claims) if not before else assigned
-            after, refused = assignments.renewed(assigned, claims, around.shortage)
+            if not before:
+                assigned = assignments.with_checkpoint(self._crane_agent_sets(), assigned, claims)
+            after, refused = assignments.with_claims(assigned, claims, around.shortage)
             assigned = self._keep(assigned, after)
         return CraneState(
             enforced=self._enforced and why_not != STATIC,

@@ -95,7 +95,7 @@ class Inputs:
         pods = self._with_assignments(view, pods, topology, binds_every_pod=bool(binds))
         crane_cpus = self._unchanged.same("held by Crane", self._crane.exclusive_cpus(pods, view.kubelet))
         pods = self._unchanged.of("beside Crane", (pods, crane_cpus), lambda: _beside(pods, crane_cpus))
-        kubelet = msgspec.structs.replace(view.kubelet, pod_cpus=pools.kept_by_kubelet(view.kubelet.pod_cpus, pods))
+        kubelet = msgspec.structs.replace(view.kubelet, pod_cpus=pools.by_kubelet(view.kubelet.pod_cpus, pods))
         config = self._read_slo(view, labels, notes, taken_at, owner)
         reserved = self._reserve(kubelet, pods, topology, crane_cpus)
         why, do = reserved.fallback, "correct the annotation; until then the fallback holds"
@@ -172,7 +172,7 @@ class Inputs:
     def _shared_pool(self, pods: tuple[Pod, ...], kubelet: Kubelet, topology: Topology) -> assignments.SharedPool:
         """CPUs that latency-sensitive pods share, before any promise by Koordinator's annotation."""
         system = self._system_qos
-        alone = pools.kept_by_kubelet(kubelet.pod_cpus, pods)
+        alone = pools.by_kubelet(kubelet.pod_cpus, pods)
         elsewhere = {each.uid for each in alone}
         sharing = (
             pod

@@ -151,9 +151,9 @@ def _monitor(files: Files, folder: str) -> MonitorCapability:
     )
 
 
-def _by_id(text: str) -> dict[int, int]:
+def _by_id(content: str) -> dict[int, int]:
     """`0=32;1=30` as numbers by cache id."""
-    pairs = (part.partition("=") for part in text.split(";") if part.strip())
+    pairs = (part.partition("=") for part in content.split(";") if part.strip())
     return {int(cache): int(value) for cache, _, value in pairs}
 
 

@@ -37,12 +37,8 @@ class Moved:
 
     def __str__(self) -> str:
         total = self.moved + self.gone + self.kernel + self.hidden
-        failures = (
-            (self.gone, "had ended"),
-            (self.kernel, "are the kernel's"),
-            (self.hidden, "are of other namespaces"),
-        )
-        why = ", ".join(f"{count} {words}" for count, words in failures if count)
+        parts = (self.gone, "had ended"), (self.kernel, "are the kernel's"), (self.hidden, "are of other namespaces")
+        why = ", ".join(f"{count} {words}" for count, words in parts if count)
         return f"{self.moved} of {total} threads{f' ({why})' if why else ''}"
 
 

@@ -108,7 +108,7 @@ def terms(
 ) -> tuple[Terms, Terms]:
     """The terms of (CPU, memory) once margin and cap are known; memory in whatever unit all arguments share."""
     cpu = Terms(
-        policy=_known(colocation.cpu_calculate_policy, "maxUsageRequest"),
+        policy=_policy(colocation.cpu_calculate_policy, "maxUsageRequest"),
         capacity=capacity.cpu,
         margin=margin.cpu,
         system_used=max(measured.cpu, reserved.cpu),
@@ -119,7 +119,7 @@ def terms(
         cap=cap[0],
     )
     memory = Terms(
-        policy=_known(colocation.memory_calculate_policy, "request", "maxUsageRequest"),
+        policy=_policy(colocation.memory_calculate_policy, "request", "maxUsageRequest"),
         capacity=capacity.memory,
         margin=margin.memory,
         system_used=max(measured.memory, reserved.memory),
@@ -235,7 +235,7 @@ def plus(a: Use, b: Use) -> Use:
     return Use(a.cpu + b.cpu, a.memory + b.memory)
 
 
-def _known(policy: str, *policies: str) -> str:
+def _policy(policy: str, *policies: str) -> str:
     return policy if policy in policies else "usage"
 
 

@@ -59,9 +59,8 @@ def reclaimable(*, prediction: Prediction | None, pods: Iterable[Pod], offered: 
     requests = [(prediction.pods.get(pod.uid), pod.request_milli(), pod.request_value("memory")) for pod in prod]
     requested = Use(sum(cpu for _, cpu, _ in requests), sum(memory for _, _, memory in requests))
     spare = _within(_less(requested, together), _less(offered, together))
-    return Reclaimable(
-        by_pod=_by_pod(requests, offered, ratio), by_priority=Predicted(reclaimable=spare, peak=together)
-    )
+    by_priority = Predicted(reclaimable=spare, peak=together)
+    return Reclaimable(by_pod=_by_pod(requests, offered, ratio), by_priority=by_priority)
 
 
 _Requests = Sequence[tuple[Use | None, int, int]]

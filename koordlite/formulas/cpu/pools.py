@@ -79,7 +79,7 @@ def pinned(pods: Iterable[Pod]) -> list[tuple[QoSClass, CPUSet]]:
     ]
 
 
-def kept_by_kubelet(assignments: Iterable[PodCPUs], pods: Iterable[Pod]) -> tuple[PodCPUs, ...]:
+def by_kubelet(assignments: Iterable[PodCPUs], pods: Iterable[Pod]) -> tuple[PodCPUs, ...]:
     """Exclusive CPUs among those that kubelet's static policy gave away.
 
     Those of LS and BE pods and of pods with promised CPUs are not: their sets are written by us. Source: Koordinator

@@ -77,7 +77,7 @@ class Assignments(msgspec.Struct, frozen=True, kw_only=True):
         """CPUs of a NUMA node that may be fixed: reserved, exclusive and immovable ones are not."""
         return (self.shared - self.immovable) & self._on((node,))
 
-    def chosen(self, zones: Mapping[int, int]) -> CPUSet:
+    def pick(self, zones: Mapping[int, int]) -> CPUSet:
         """CPUs for a topology result: on each NUMA node so many of the free ones, packed as kubelet does. ValueError
         with too few."""
         return union(take_packed(self.machine, self.free(node), count) for node, count in sorted(zones.items()))
@@ -154,7 +154,7 @@ def valid_entries(before: Entries, claims: Iterable[Claim]) -> Entries:
     return {uid: theirs for uid, theirs in before.items() if uid in by_uid and _same(theirs, by_uid[uid])}
 
 
-def adopted(
+def with_checkpoint(
     checkpoint: Mapping[str, Mapping[str, CPUSet]], current: Assignments, claims: Iterable[Claim]
 ) -> Assignments:
     """`current` with the entries of crane-agent's `checkpoint`, by pod uid and container, that are what the claims ask
@@ -175,7 +175,7 @@ def _fits(cpus: CPUSet, current: Assignments, claim: Claim) -> bool:
     return matches and free and claim.policy in ("exclusive", "immovable") and not claim.barred
 
 
-def renewed(
+def with_claims(
     current: Assignments, claims: Sequence[Claim], shortage: Callable[[CPUSet], str] = lambda _exclusive: ""
 ) -> tuple[Assignments, Mapping[str, str]]:
     """`current` with what the claims get that have nothing yet, in their order; and why the others get nothing, by uid.
@@ -183,12 +183,12 @@ def renewed(
     `shortage` says why not so many CPUs may be exclusive, empty when they may; what holds already stays.
     """
     refused: dict[str, str] = {}
-    current = _followed(current, claims, shortage)
+    current = _resized(current, claims, shortage)
     for claim in claims:
         if claim.uid in current.entries:
             continue
-        why = claim.barred or _wrong(current, claim)
-        after = current if why else _granted(current, claim)
+        why = claim.barred or _objection(current, claim)
+        after = current if why else _with_claim(current, claim)
         why = why or (shortage(after.exclusive) if after.exclusive != current.exclusive else "")
         if why:
             refused[claim.uid] = why
@@ -197,7 +197,7 @@ def renewed(
     return current, refused
 
 
-def _followed(current: Assignments, claims: Sequence[Claim], shortage: Callable[[CPUSet], str]) -> Assignments:
+def _resized(current: Assignments, claims: Sequence[Claim], shortage: Callable[[CPUSet], str]) -> Assignments:
     """`current` after containers were resized in place: each keeps as many of its CPUs as it requests.
 
     One that grows again gets others as far as the pod's result reaches and they are free. First those that shrink: the
@@ -241,7 +241,7 @@ def _same(theirs: Mapping[str, Entry], claim: Claim) -> bool:
     return alike and theirs.keys() == claim.containers.keys()
 
 
-def _wrong(current: Assignments, claim: Claim) -> str:
+def _objection(current: Assignments, claim: Claim) -> str:
     """Reason why the claim cannot be granted, with numbers; empty when it can."""
     nodes = sorted(current.machine.nodes)
     absent = [node for node, _ in claim.zones if node not in nodes]
@@ -264,9 +264,9 @@ def _wrong(current: Assignments, claim: Claim) -> str:
     return ""
 
 
-def _granted(current: Assignments, claim: Claim) -> Assignments:
+def _with_claim(current: Assignments, claim: Claim) -> Assignments:
     """Each container gets as many of the pod's CPUs as it requests; all of them where there are not enough."""
-    cpus = EMPTY if claim.policy == "numa" else current.chosen(dict(claim.zones))
+    cpus = EMPTY if claim.policy == "numa" else current.pick(dict(claim.zones))
     divides = bool(cpus) and sum(claim.containers.values()) == len(cpus)
     for name, count in claim.containers.items():
         part = take_packed(current.machine, cpus, count) if divides else cpus

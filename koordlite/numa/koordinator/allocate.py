@@ -31,7 +31,7 @@ from koordlite.numa.koordinator.values import (
     available_zones,
     minus,
     refuse,
-    returned,
+    released,
     zones_added,
 )
 from koordlite.numa.machine import Machine, mask_of, nodes_of
@@ -112,7 +112,7 @@ class Supply(msgspec.Struct, frozen=True, dict=True):
     @classmethod
     def _of(cls, node: KoordinatorNode, required_bind: str, reuse: Reuse) -> Supply:
         topology = node.topology
-        allocated_cpus = returned(node.allocated.cpus, reuse.preferred, reuse.preemptible)
+        allocated_cpus = released(node.allocated.cpus, reuse.preferred, reuse.preemptible)
         cpus = available_cpus(
             topology.machine, allocated_cpus, reserved=topology.reserved, most_holders=topology.most_holders
         )
@@ -334,7 +334,7 @@ def hint_supply(node: KoordinatorNode, request: NodeRequest) -> Supply:
     return Supply.of(node, request, Reuse(zones=zones, preferred=union(one.free_cpus for one in reservations.matched)))
 
 
-def given_back(node: KoordinatorNode) -> Reuse:
+def nominated_reuse(node: KoordinatorNode) -> Reuse:
     """Resources that do not count as used when the pod takes its nominated reservation, or none."""
     reservations = node.reservations
     nominated = [one for one in reservations.matched if reservations.ignored or one.uid == reservations.nominated]
@@ -379,4 +379,4 @@ def _from_node(node: KoordinatorNode, request: NodeRequest, mask: int | None, ui
 
 
 def _ignoring(node: KoordinatorNode, request: NodeRequest, mask: int | None, uid: str) -> Allocation | Refusal:
-    return allocate(Supply.of(node, request, given_back(node)), request, mask, uid=uid)
+    return allocate(Supply.of(node, request, nominated_reuse(node)), request, mask, uid=uid)

@@ -24,7 +24,7 @@ from koordlite.numa.machine import NO_MACHINE, Machine
 from koordlite.numa.resize import shrinking
 
 NOT_ITS_CLASS = "only pods of class LSE or LSR, and Guaranteed pods without a class, have CPUs of their own"
-KEPT = "they are reserved for the system, or given to other pods by kubelet"
+RESERVED_OR_ASSIGNED = "they are reserved for the system, or given to other pods by kubelet"
 _MOST_RIVALS = 5
 
 
@@ -127,7 +127,7 @@ def without(status: ResourceStatus, reserved: CPUSet) -> ResourceStatus:
         return status
     if remaining:
         return msgspec.structs.replace(status, cpuset=remaining)
-    return msgspec.structs.replace(status, cpuset=EMPTY, refused=status.cpuset, why=KEPT)
+    return msgspec.structs.replace(status, cpuset=EMPTY, refused=status.cpuset, why=RESERVED_OR_ASSIGNED)
 
 
 def allocations(pods: Iterable[Pod]) -> Iterator[Allocation]:

@@ -28,8 +28,8 @@ from koordlite.numa.koordinator.allocate import (
     attempt,
     feasible,
     fits,
-    given_back,
     hint_supply,
+    nominated_reuse,
     split,
     take,
 )
@@ -65,7 +65,7 @@ from koordlite.numa.koordinator.values import (
     amplified,
     amplify,
     refuse,
-    returned,
+    released,
     total,
 )
 from koordlite.numa.machine import nodes_of, subsets
@@ -187,13 +187,13 @@ def score_node(ask: PodRequest, node: KoordinatorNode, affinity: Affinity, setti
     if isinstance(share, Refusal):
         return 0
     zones, own = share
-    back = given_back(node)
+    back = nominated_reuse(node)
     if zones:
         allocated = allocated_zones(node.allocated, node.zones, cpu_ratio=node.cpu_ratio, reusable=back.zones)
         allocatable = total(node.zones, zones)
         requested = total(allocated, zones)
     if bound and request.count:
-        used = len(returned(node.allocated.cpus, back.preferred - own))
+        used = len(released(node.allocated.cpus, back.preferred - own))
         requested = {**requested, "cpu": Quantity.of_milli(amplify(1000 * used, node.cpu_ratio))}
     return _score(settings, allocatable, requested, request)
 

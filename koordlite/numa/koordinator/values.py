@@ -199,7 +199,7 @@ def _take(machine: Machine, pod: Allocation, cpus: dict[int, AllocatedCPU]) -> s
     return nodes
 
 
-def returned(cpus: Mapping[int, AllocatedCPU], *sets: CPUSet) -> Mapping[int, AllocatedCPU]:
+def released(cpus: Mapping[int, AllocatedCPU], *sets: CPUSet) -> Mapping[int, AllocatedCPU]:
     """CPUs still held after each CPU in each of `sets` has lost one holder."""
     if not any(sets):
         return cpus

@@ -56,7 +56,7 @@ def _step(held: Assignments, step: Any) -> tuple[Assignments, str]:
     own = union(entry.cpus for entry in theirs.values())
     same = bool(own) and policy != "numa" and len(own) == sum(counts.values())
     try:
-        cpus = own if same else EMPTY if policy == "numa" else held.chosen(counts)
+        cpus = own if same else EMPTY if policy == "numa" else held.pick(counts)
         return held.with_entry(pod, name, Entry(policy, tuple(sorted(counts.items())), cpus)), ""
     except ValueError as error:
         # Since kubelet 1.24 the text ends with the numbers; Crane has that of 1.23.

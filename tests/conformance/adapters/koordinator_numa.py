@@ -56,7 +56,7 @@ def _taken(machine: Machine, row: Any) -> AllocatedCPU:
 def available_cpus(given: Any, expect: Any) -> tuple[Any, Any]:
     machine = _machine(given)
     whole = _held(machine, given)
-    left = values.returned(whole.cpus, *(_set(text) for text in given.get("preferred") or ()))
+    left = values.released(whole.cpus, *(_set(text) for text in given.get("preferred") or ()))
     free = values.available_cpus(machine, left, reserved=_set(given["reservedCPUs"]), most_holders=given["maxRefCount"])
     rows = [_row(cpu, left[cpu]) for cpu in sorted(left)]
     states = [whole.states.get(zone, IDLE) for zone in range(len(expect["numaStatus"]))]

@@ -59,7 +59,7 @@ def kept_by_kubelet(given: Any, expect: Any) -> tuple[Any, Any]:
     named = {pod.uid: (pod.namespace, pod.name) for pod in pods}
     found = [
         {"uid": held.uid, "cpuset": str(held.cpus), "managedByKubelet": True, **_named(named.get(held.uid))}
-        for held in pools.kept_by_kubelet(state.pod_cpus, pods)
+        for held in pools.by_kubelet(state.pod_cpus, pods)
     ]
     return found, expect if "error" in expect else expect.get("podAllocs") or []
 

@@ -28,7 +28,7 @@ def claim(uid: str, policy: str, *zones: tuple[int, int], containers: Mapping[st
 
 def given(*claims: Claim, reserved: str = "", taken: str = "") -> tuple[Assignments, Mapping[str, str]]:
     held = Assignments(machine=MACHINE, usable=MACHINE.all, reserved=CPUSet.parse(reserved), taken=CPUSet.parse(taken))
-    return assignments.renewed(held, claims)
+    return assignments.with_claims(held, claims)
 
 
 def test_containers_of_a_pod_get_cpus_of_their_own() -> None:
@@ -78,7 +78,7 @@ def test_a_container_that_is_resized_in_place_keeps_what_it_may_and_has_it_back_
     for containers in sizes[1:]:
         claims = [claim("a", "exclusive", (0, 6), containers=containers)]
         assert assignments.valid_entries(held.entries, claims) == held.entries, "it is no other promise"
-        held, refused = assignments.renewed(held, claims)
+        held, refused = assignments.with_claims(held, claims)
         assert not refused
         assert {name: len(entry.cpus) for name, entry in held.entries["a"].items()} == containers
         past.append(held.entries["a"])
@@ -90,21 +90,21 @@ def test_a_container_that_is_resized_in_place_keeps_what_it_may_and_has_it_back_
 def test_what_a_container_gave_back_it_has_again_only_if_it_is_free() -> None:
     first = claim("a", "exclusive", (0, 4))
     held, _ = given(first)
-    held, _ = assignments.renewed(held, [claim("a", "exclusive", (0, 4), containers={"main": 2})])
+    held, _ = assignments.with_claims(held, [claim("a", "exclusive", (0, 4), containers={"main": 2})])
     assert held.of("a", "main") == CPUSet.parse("0,8")
-    held, refused = assignments.renewed(held, [first, claim("b", "exclusive", (0, 6))])
+    held, refused = assignments.with_claims(held, [first, claim("b", "exclusive", (0, 6))])
     assert held.of("a", "main") == CPUSet.parse("0-1,8-9"), "it comes before a new pod"
     assert "4 are free" in refused["b"]
     less = claim("a", "exclusive", (0, 4), containers={"main": 2})
-    held, _ = assignments.renewed(held, [less, claim("b", "exclusive", (0, 6))])
-    held, _ = assignments.renewed(held, [first, claim("b", "exclusive", (0, 6))])
+    held, _ = assignments.with_claims(held, [less, claim("b", "exclusive", (0, 6))])
+    held, _ = assignments.with_claims(held, [first, claim("b", "exclusive", (0, 6))])
     assert held.of("a", "main") == CPUSet.parse("0,8"), "the new pod has them"
     assert not held.of("a", "main") & (held.of("b", "main") or EMPTY)
 
 
 def test_a_pod_that_grows_beyond_its_result_keeps_what_it_has() -> None:
     held, _ = given(claim("a", "exclusive", (0, 4)))
-    after, refused = assignments.renewed(held, [claim("a", "exclusive", (0, 4), containers={"main": 6})])
+    after, refused = assignments.with_claims(held, [claim("a", "exclusive", (0, 4), containers={"main": 6})])
     assert (after.entries, refused) == (held.entries, {})
 
 
@@ -156,7 +156,7 @@ class Life:
         before = self.held
         kept = assignments.valid_entries(before.entries, list(self.claims.values()))
         held = msgspec.structs.replace(before, entries=kept)
-        self.held, refused = assignments.renewed(held, list(self.claims.values()))
+        self.held, refused = assignments.with_claims(held, list(self.claims.values()))
         self._check(before, refused)
 
     def _check(self, before: Assignments, refused: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from koordinator_nodes import machine
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU
 from koordlite.numa.koordinator.take import TakePolicy, take, take_preferred
-from koordlite.numa.koordinator.values import Allocation, NodeAllocation, available_cpus, returned
+from koordlite.numa.koordinator.values import Allocation, NodeAllocation, available_cpus, released
 from koordlite.numa.machine import Machine
 
 POLICIES = some.builds(
@@ -53,7 +53,7 @@ def test_what_is_returned_twice_was_held_twice(sets: list[frozenset[int]], most:
     """CPUs that pods give back are as if these had never come, also CPUs that the machine does not have."""
     cpus = machine()
     pods = [Allocation(uid=str(n), cpus=CPUSet(ids)) for n, ids in enumerate(sets)]
-    some_left = returned(NodeAllocation.of(cpus, pods).cpus, *(pod.cpus for pod in pods[:3]))
+    some_left = released(NodeAllocation.of(cpus, pods).cpus, *(pod.cpus for pod in pods[:3]))
     assert {cpu: one.holders for cpu, one in some_left.items()} == {
         cpu: one.holders for cpu, one in NodeAllocation.of(cpus, pods[3:]).cpus.items()
     }
