@@ -55,6 +55,9 @@ class Spec(msgspec.Struct, rename="camel", frozen=True, kw_only=True, forbid_unk
     """Strategic merge patch of the pod."""
 
 
+_FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(Spec))
+
+
 class _Object(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     metadata: ObjectMeta
     spec: Spec = Spec()
@@ -73,9 +76,10 @@ def from_object(document: Mapping[str, Any], owner: str = "") -> Profile:
     """The profile that a manifest describes; InputError names every field that is wrong.
     `owner` says where it comes from, such as a file; without it, problems name the profile."""
     spec = document.get("spec")
-    present = {name: value for name, value in spec.items() if value is not None} if isinstance(spec, dict) else spec
+    if isinstance(spec, dict):  # A null leaves a field out; one that nobody knows is a mistake also then.
+        spec = {name: value for name, value in spec.items() if value is not None or name not in _FIELDS}
     try:
-        obj = msgspec.convert(document if spec is None else {**document, "spec": present}, _Object)
+        obj = msgspec.convert(document if spec is None else {**document, "spec": spec}, _Object)
     except msgspec.ValidationError as error:
         raise InputError(_mismatch(document, owner, str(error))) from error
     owner, problems = owner or f"clustercolocationprofile/{obj.metadata.name}", list[Problem]()
