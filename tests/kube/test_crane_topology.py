@@ -43,7 +43,7 @@ def seen(*, label: str = "", reserved: str = "0", taken: str = "", enforced: boo
 
 def write(server: OneObject, picture: Any, **more: Any) -> None:
     kind = crane_topology(**more)
-    BackgroundReport(server, "n1", kind).write(kind.wanted(picture), NODE)  # type: ignore[arg-type]
+    BackgroundReport(server, "n1", kind).write(kind.target(picture), NODE)  # type: ignore[arg-type]
 
 
 def test_the_node_as_cranes_scheduler_reads_it() -> None:

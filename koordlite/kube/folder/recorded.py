@@ -61,9 +61,9 @@ class RecordedCluster(FixedCluster):
         )
         state = self._file("var_lib_kubelet/cpu_manager_state", configz.parse_cpu_manager_state)
         snapshot, problems = configz.combine(settings, state or configz.CPUManagerState(), topology)
-        pods = self._file("pods.json", lambda raw: _decoded(raw, _PodList))
+        pods = self._file("pods.json", msgspec.json.Decoder(_PodList).decode)
         view = ClusterView(
-            node=self._file("apiserver_node.json", lambda raw: _decoded(raw, objects.NodeObject)),
+            node=self._file("apiserver_node.json", msgspec.json.Decoder(objects.NodeObject).decode),
             pods=pods.items or () if pods else (),
             config=config,
             topology=None,
@@ -86,7 +86,3 @@ class RecordedCluster(FixedCluster):
 class _PodList(msgspec.Struct, frozen=True):
     # kubelet prints `null` when it has no pod.
     items: tuple[objects.PodObject, ...] | None = None
-
-
-def _decoded(raw: bytes, shape: type[T]) -> T:
-    return msgspec.json.decode(raw, type=shape)

@@ -39,8 +39,13 @@ class PodsOnNode:
         """The pods of one mapping, which does not change afterwards."""
         if reported is not self._reported:
             mirrors, self.problems = _mirrors(reported)
-            before = self._renamed
-            self._renamed = {key: _renamed(reported[key], uid, before.get(key)) for key, uid in mirrors.items()}
+            before, self._renamed = self._renamed, {}
+            for key, uid in mirrors.items():
+                mirror, same = reported[key], before.get(key)
+                # The mirror, and the same under the uid it has on the node.
+                if same is None or same[0] is not mirror or same[1].metadata.uid != uid:
+                    same = mirror, structs.replace(mirror, metadata=structs.replace(mirror.metadata, uid=uid))
+                self._renamed[key] = same
             self._reported = reported
             self._pods = tuple(self._renamed[key][1] if key in mirrors else pod for key, pod in reported.items())
         return self._pods
@@ -79,12 +84,3 @@ def _mirrors(reported: Mapping[str, objects.PodObject]) -> tuple[dict[str, str],
             mirrors[key] = uid
             uids.add(uid)
     return mirrors, tuple(problems)
-
-
-def _renamed(
-    pod: objects.PodObject, uid: str, previous: tuple[objects.PodObject, objects.PodObject] | None
-) -> tuple[objects.PodObject, objects.PodObject]:
-    """The mirror, and the same under the uid it has on the node."""
-    if previous and previous[0] is pod and previous[1].metadata.uid == uid:
-        return previous
-    return pod, structs.replace(pod, metadata=structs.replace(pod.metadata, uid=uid))

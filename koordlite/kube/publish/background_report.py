@@ -59,44 +59,27 @@ class BackgroundWriter:
 
 
 class ReportKind(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of such objects: what is wanted of one, and how it is written."""
+    """A kind of such objects: the target of one, and how it is written."""
 
     name: str
     """For messages."""
     path: str
-    """Where the API server keeps the objects of this kind."""
-    resource: str
-    """For messages about permissions: `numatopologies.nodeinfo.volcano.sh`."""
+    """Where the API server keeps the objects of this kind: `/apis/GROUP/VERSION/PLURAL`."""
+    kind: str
     no_kind: str
     """What to do when the cluster does not know the kind."""
-    head: tuple[str, str]
-    """apiVersion and kind."""
     type: type[Any]
-    wanted: Callable[[Snapshot], Any]
-    """The object's target state by a picture."""
-    content: Callable[[Any], dict[str, Any]]
-    """The target state as JSON, without metadata."""
-    change: Callable[[Any, Any], tuple[str, dict[str, Any]] | None]
-    """Method and body that make the object what is wanted, from what is held; None where it is that already."""
+    target: Callable[[Snapshot], Any]
+    """The target state by a picture: of the spec, or with `patch` of the object without metadata."""
+    patch: Callable[[Any, Any], dict[str, Any]] | None = None
+    """Merge patch from an object to its target, empty where it is that already. None: the object is nothing but a spec
+    of this agent's, and what others write into it goes."""
 
     def body(self, metadata: objects.ObjectMeta, target: Any) -> dict[str, Any]:
         """The whole object."""
-        head = {"apiVersion": self.head[0], "kind": self.head[1], "metadata": msgspec.to_builtins(metadata)}
-        return {**head, **self.content(target)}
-
-
-def spec_kind(**fields: Any) -> ReportKind:
-    """A kind that is nothing but a spec of this agent's: what others write into it goes."""
-
-    def change(current: Any, target: Any) -> tuple[str, dict[str, Any]] | None:
-        meta = current.metadata
-        metadata = objects.ObjectMeta(
-            meta.name, resource_version=meta.resource_version, owner_references=meta.owner_references
-        )
-        return None if current.spec == target else ("PUT", kind.body(metadata, target))
-
-    kind = ReportKind(**fields, content=lambda spec: {"spec": msgspec.to_builtins(spec)}, change=change)
-    return kind
+        head = {"apiVersion": self.path.removeprefix("/apis/").rpartition("/")[0], "kind": self.kind}
+        content = msgspec.to_builtins(target) if self.patch else {"spec": msgspec.to_builtins(target)}
+        return {**head, **content, "metadata": msgspec.to_builtins(metadata)}
 
 
 class BackgroundReport(BackgroundWriter):
@@ -120,23 +103,30 @@ class BackgroundReport(BackgroundWriter):
             self._api.request("POST", kind.path, body=kind.body(metadata, target))
             return
         try:
-            change = kind.change(msgspec.json.decode(raw, type=kind.type), target)
+            current = msgspec.json.decode(raw, type=kind.type)
         except ValueError as unreadable:
             raise ApiError(422, "Unreadable", str(unreadable), named=self._name) from unreadable
-        if change is not None:
-            method, body = change
-            self._api.request(method, path, body=body)
+        if kind.patch:
+            if body := kind.patch(current, target):
+                self._api.request("PATCH", path, body=body)
+        elif current.spec != target:
+            meta = current.metadata
+            metadata = objects.ObjectMeta(
+                meta.name, resource_version=meta.resource_version, owner_references=meta.owner_references
+            )
+            self._api.request("PUT", path, body=kind.body(metadata, target))
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Obstacles to writing the object, for `status`."""
-        do = f"allow this identity to get, create, update and patch {self._kind.resource}; it is tried again"
+        group, _, plural = self._kind.path.split("/")[2:]
+        do = f"allow this identity to get, create, update and patch {plural}.{group}; it is tried again"
         return (Problem(f"{self._kind.name}/{self._name}", "content", "", self.error, do),) if self.error else ()
 
     def observe(self, snapshot: Snapshot, *, monotonic: float, wall: float, node: objects.NodeObject | None) -> None:
         """Write what this picture says if it is new, or was not confirmed for a while."""
         del wall  # The object says nothing of its time.
-        target, since = self._kind.wanted(snapshot), monotonic - self._written_at
+        target, since = self._kind.target(snapshot), monotonic - self._written_at
         if since >= CONFIRM_SECONDS or (since >= AT_MOST_EVERY_SECONDS and target != self._target):
             self._target, self._written_at = target, monotonic
             self._send(lambda: self.write(target, node))

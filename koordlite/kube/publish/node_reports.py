@@ -7,10 +7,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import msgspec
 from msgspec import structs
 
-from koordlite.kube.publish.background_report import ReportKind, spec_kind
+from koordlite.kube.publish.background_report import ReportKind
 from koordlite.model import keys, merge_patch
 from koordlite.model.cpuset import union
 from koordlite.model.picture.affinity import Talk
@@ -61,17 +60,15 @@ def crane_topology(*, parts: bool = False) -> ReportKind:
     return ReportKind(
         name="crane-noderesourcetopology",
         path=crane.PATH,
-        resource="noderesourcetopologies.topology.crane.io",
         no_kind="install the CRD of manifests/crds/crane, or set publish.craneTopology: off",
-        head=(crane.API_VERSION, crane.KIND),
+        kind=crane.KIND,
         type=TopologyObject,
-        wanted=functools.partial(topology, parts=parts),
-        content=msgspec.to_builtins,
-        change=_change,
+        target=functools.partial(topology, parts=parts),
+        patch=_patch,
     )
 
 
-def _change(current: TopologyObject, target: TopologyObject) -> tuple[str, dict[str, Any]] | None:
+def _patch(current: TopologyObject, target: TopologyObject) -> dict[str, Any]:
     """Patch what differs; attributes that others put into the object and its zones stay."""
     theirs = {zone.name: zone.attributes or {} for zone in current.zones or ()}
     merged = structs.replace(
@@ -86,7 +83,7 @@ def _change(current: TopologyObject, target: TopologyObject) -> tuple[str, dict[
     body = merge_patch.between(current, merged)
     # Zones are a list, which a merge patch replaces as a whole: made from this version, or not at all.
     version = {"metadata": {"resourceVersion": current.metadata.resource_version}}
-    return ("PATCH", body | version) if body else None
+    return body | version if body else {}
 
 
 def numatopology_spec(snapshot: Snapshot) -> NumatopologySpec:
@@ -129,14 +126,13 @@ def _pod_allocation(pod: Pod | None, exclusive: PodCPUs) -> PodAllocation:
     return PodAllocation(uid=exclusive.uid, name=name, namespace=namespace, container_allocations=allocations)
 
 
-NUMATOPOLOGY = spec_kind(
+NUMATOPOLOGY = ReportKind(
     name="numatopology",
     path=numatopology.PATH,
-    resource="numatopologies.nodeinfo.volcano.sh",
     no_kind="install Volcano's CRD numatopologies.nodeinfo.volcano.sh, or set publish.numatopology: off",
-    head=(numatopology.API_VERSION, numatopology.KIND),
+    kind=numatopology.KIND,
     type=NumatopologyObject,
-    wanted=numatopology_spec,
+    target=numatopology_spec,
 )
 
 
@@ -182,12 +178,11 @@ def _row(snapshot: Snapshot, pod: Pod, numa_node: int) -> PodRow:
     return PodRow(numa_node, pod.name, pod.namespace, tuple(containers) or None)
 
 
-POD_AFFINITY = spec_kind(
+POD_AFFINITY = ReportKind(
     name="podaffinity",
     path=pod_affinity.PATH,
-    resource="podaffinities.numa.koordlite.io",
     no_kind="install the CRD of manifests/crds/podaffinity, or set publish.podAffinity: off",
-    head=(pod_affinity.API_VERSION, pod_affinity.KIND),
+    kind=pod_affinity.KIND,
     type=PodAffinityObject,
-    wanted=pod_affinity_spec,
+    target=pod_affinity_spec,
 )

@@ -89,7 +89,15 @@ class _ThirdParties(msgspec.Struct, frozen=True):
 def parse_raw_allocatable(text: str, owner: str) -> Mapping[str, Quantity]:
     """`{"cpu":"32","memory":"128Gi"}`; InputError when it cannot be read."""
     document = JSONDocument(owner, keys.RAW_ALLOCATABLE, _KEPT)
-    return _unless_broken(document, _amounts(document, document.decode(text), "") if text else {})
+    amounts: dict[str, Quantity] = {}
+    for name, value in document.object(document.decode(text), "", None).items() if text else ():
+        try:
+            if isinstance(value, bool) or not isinstance(value, str | int | float):
+                raise ValueError(f"{value!r} is not a quantity")
+            amounts[name] = Quantity.parse(value)
+        except ValueError as error:
+            document.spoil(name, value, str(error))
+    return _unless_broken(document, amounts)
 
 
 def parse_normalization(text: str, owner: str) -> float | None:
@@ -109,18 +117,6 @@ def encode_origin(offered: Mapping[str, int | None]) -> str:
     cpu, memory = offered.get(keys.BATCH_CPU) or 0, offered.get(keys.BATCH_MEMORY) or 0
     amounts = {keys.BATCH_CPU: Quantity.of(cpu), keys.BATCH_MEMORY: Quantity.of(memory, "BinarySI")}
     return msgspec.json.encode({"resources": {name: str(amount) for name, amount in amounts.items()}}).decode()
-
-
-def _amounts(document: JSONDocument, value: Any, path: str) -> dict[str, Quantity]:
-    amounts: dict[str, Quantity] = {}
-    for name, text in document.object(value, path, None).items():
-        try:
-            if isinstance(text, bool) or not isinstance(text, str | int | float):
-                raise ValueError(f"{text!r} is not a quantity")
-            amounts[name] = Quantity.parse(text)
-        except ValueError as error:
-            document.spoil(f"{path}.{name}" if path else name, text, str(error))
-    return amounts
 
 
 def _unless_broken(document: JSONDocument, value: T) -> T:

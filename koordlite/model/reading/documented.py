@@ -37,13 +37,10 @@ def field_docs(shape: type[Any]) -> Mapping[str, str]:
         body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
         assert isinstance(body, ast.ClassDef)
         for field, text in itertools.pairwise(body.body):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and _is_text(text):
-                texts[field.target.id] = inspect.cleandoc(text.value.value)  # type: ignore[attr-defined]
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                    texts[name] = inspect.cleandoc(words)
     return texts
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _yaml(value: object) -> str:
