@@ -76,11 +76,8 @@ def from_object(document: Mapping[str, Any], owner: str = "") -> Profile:
     """The profile that a manifest describes; InputError names every field that is wrong.
     `owner` says where it comes from, such as a file; without it, problems name the profile."""
     spec = document.get("spec")
-    if isinstance(spec, dict):
-        # `null` is unset, other than for a name that nobody knows.
-        names = {field.encode_name for field in msgspec.structs.fields(Spec)}
-        present = {name: value for name, value in spec.items() if value is not None or name not in names}
-        document = {**document, "spec": present}
+    if isinstance(spec, dict):  # A null leaves a field out; one that nobody knows is a mistake also then.
+        spec = {name: value for name, value in spec.items() if value is not None or name not in _FIELDS}
     try:
         obj = msgspec.convert(document if spec is None else {**document, "spec": spec}, _Object)
     except msgspec.ValidationError as error:
