@@ -12,6 +12,7 @@ import msgspec
 
 from koordlite.formulas.cpu import burst
 from koordlite.model.cgroup_fields import MAX_SHARES, MIN_SHARES
+from koordlite.numa.kubelet.requests import peak
 
 UNLIMITED = -1
 
@@ -75,22 +76,12 @@ def of_pod(containers: Iterable[tuple[Resources, bool]], overhead: Resources) ->
     Resources(request_milli=4100, limit_milli=4100, limit_bytes=0)
     """
     requests = tuple(containers)
-    request_milli = _peak((each.request_milli, ends) for each, ends in requests) + overhead.request_milli
+    request_milli = peak((each.request_milli, ends) for each, ends in requests) + overhead.request_milli
     limit_milli = _limit(((each.limit_milli, ends) for each, ends in requests), overhead.limit_milli)
     limit_bytes = _limit(((each.limit_bytes, ends) for each, ends in requests), overhead.limit_bytes)
     return Resources(request_milli=request_milli, limit_milli=limit_milli, limit_bytes=limit_bytes)
 
 
-def _peak(amounts: Iterable[tuple[int, bool]]) -> int:
-    staying = largest = 0
-    for amount, ends in amounts:
-        if ends:
-            largest = max(largest, staying + amount)
-        else:
-            staying += amount
-    return max(staying, largest)
-
-
 def _limit(amounts: Iterable[tuple[int, bool]], overhead: int) -> int:
     limits = tuple(amounts)
-    return _peak(limits) + overhead if all(amount > 0 for amount, _ in limits) else 0
+    return peak(limits) + overhead if all(amount > 0 for amount, _ in limits) else 0

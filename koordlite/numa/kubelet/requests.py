@@ -48,19 +48,19 @@ class PodRequest(msgspec.Struct, frozen=True):
     @property
     def cpus(self) -> int:
         """Exclusive CPUs of the pod as a whole, at the time when it has most."""
-        return _at_most((c.kind, c.cpus) for c in self.containers)
+        return peak((c.cpus, c.kind == "init") for c in self.containers)
 
     @property
     def memory(self) -> dict[str, int]:
         """Memory and huge pages of the pod as a whole; only what some app container asks for is counted."""
         names = dict.fromkeys(name for c in self.containers if c.kind == "app" for name in c.memory)
-        return {name: _at_most((c.kind, c.memory.get(name, 0)) for c in self.containers) for name in names}
+        return {name: peak((c.memory.get(name, 0), c.kind == "init") for c in self.containers) for name in names}
 
     @property
     def devices(self) -> dict[str, int]:
         """Devices of the pod as a whole."""
         names = dict.fromkeys(name for c in self.containers for name in c.devices)
-        return {name: _at_most((c.kind, c.devices.get(name, 0)) for c in self.containers) for name in names}
+        return {name: peak((c.devices.get(name, 0), c.kind == "init") for c in self.containers) for name in names}
 
 
 def started(spec: objects.PodSpec) -> Iterator[tuple[Kind, objects.Container]]:
@@ -128,14 +128,13 @@ def _container(
     )
 
 
-def _at_most(amounts: Iterable[tuple[Kind, int]]) -> int:
-    """max(init container + sidecars before it, app containers + all sidecars)."""
-    sidecars = peak = apps = 0
-    for kind, amount in amounts:
-        if kind == "app":
-            apps += amount
-        elif kind == "sidecar":
-            sidecars += amount
+def peak(amounts: Iterable[tuple[int, bool]]) -> int:
+    """The most that a pod needs at one time, of the amounts of its containers in the order in which they start, each
+    with whether it ends before the next one starts."""
+    staying = largest = 0
+    for amount, ends in amounts:
+        if ends:
+            largest = max(largest, staying + amount)
         else:
-            peak = max(peak, sidecars + amount)
-    return max(peak, apps + sidecars)
+            staying += amount
+    return max(staying, largest)
