@@ -17,6 +17,7 @@ from typing import Literal
 import msgspec
 
 from koordlite.model.cpuset import CPUSet
+from koordlite.numa.kubelet.requests import peak
 
 Amounts = Mapping[str, int]
 """Nano-units by resource name."""
@@ -93,7 +94,10 @@ def request(containers: Containers, *, guaranteed: bool, overhead: Amounts) -> A
         rows = tuple((r, amount, guaranteed or not is_shared(r)) for r, amount in amounts.items() if amount > 0)
         return Part(kind, name, rows, {resource: amount for resource, amount, by_amount in rows if by_amount})
 
-    total = pod_request([(kind, amounts) for kind, _, amounts in containers], overhead)
+    # Source of the pod's sum: Kubernetes component-helpers, resource.PodRequests.
+    names = dict.fromkeys(resource for _, _, amounts in containers for resource in amounts)
+    total = {r: peak((amounts.get(r, 0), kind == "init") for kind, _, amounts in containers) for r in names}
+    add(total, overhead)
     return AlignedRequest(tuple(part(*container) for container in containers), part("pod", "", total))
 
 
@@ -116,23 +120,6 @@ def is_own(resource: str, amount: int, *, guaranteed: bool) -> bool:
     if not is_shared(resource):
         return not is_native(resource)
     return guaranteed and (resource != "cpu" or amount % NANO == 0)
-
-
-def pod_request(containers: Sequence[tuple[str, Amounts]], overhead: Amounts) -> dict[str, int]:
-    """Peak need of the pod: app containers with sidecars, or an init container with the sidecars before it.
-
-    Source: Kubernetes component-helpers, resource.PodRequests.
-    """
-    running: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for kind, amounts in containers:
-        stage = dict(running)
-        add(stage, amounts)
-        peak = {**peak, **{name: max(amount, peak.get(name, 0)) for name, amount in stage.items()}}
-        if kind != "init":
-            running = stage
-    add(peak, overhead)
-    return peak
 
 
 def add(into: dict[str, int], more: Amounts) -> None:
