@@ -121,7 +121,7 @@ _KINDS = {"found": "FOUND", "fine": "ok", "not judged": "NOT JUDGED", "not chose
 
 
 def _wrap(head: str, words: str) -> Iterator[str]:
-    yield from paragraph.wrap(words, text.width(), first=head, rest=" " * len(head))
+    yield from paragraph.wrap(words, text.width(), first=head, hanging=" " * len(head))
 
 
 def _verdict(plan: EvictionPlan, pod: PodView) -> Iterator[str]:

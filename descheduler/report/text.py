@@ -225,7 +225,7 @@ def _plugins(plan: EvictionPlan) -> Iterator[str]:
         words += [f"{one['evict']} to evict, {one['kept']} kept"] if one["findings"] else []
         words += [_count(one["notes"], "note")] if one["notes"] else []
         first = f"{_INDENT}{one['name']}: "
-        yield from paragraph.wrap("; ".join(words), width(), first=first, rest=_INDENT * 2)
+        yield from paragraph.wrap("; ".join(words), width(), first=first, hanging=_INDENT * 2)
 
 
 def _left_by_limits(plan: EvictionPlan) -> Iterator[str]:
@@ -244,7 +244,7 @@ def _changes(changes: Difference) -> Iterator[str]:
         yield f"SINCE THE LAST REPORT, of {changes.since}: {len(changes.rows)} changed, {changes.same} as before"
     for row in changes.rows:
         change = f"{row.pod}: {diff.WORDS[row.change]}: {row.text}"
-        yield from paragraph.wrap(change, width(), first=" -  ", rest=_INDENT)
+        yield from paragraph.wrap(change, width(), first=" -  ", hanging=_INDENT)
 
 
 def _attempts(attempts: tuple[Attempt, ...]) -> Iterator[str]:
@@ -281,7 +281,7 @@ def answers(plan: EvictionPlan, left_out: str = "") -> Iterator[str]:
 
 
 def _wrap_labelled(text: str) -> list[str]:
-    return paragraph.wrap(text, width(), rest=" " * 10)
+    return paragraph.wrap(text, width(), hanging=" " * 10)
 
 
 def _evictions(plan: EvictionPlan, limit: int | None) -> Iterator[str]:
@@ -382,7 +382,7 @@ def _list(title: str, lines: Sequence[str], limit: int | None = None) -> Iterato
     if listed:
         yield f"{title}{_part(listed, lines)}"
     for line in listed:
-        yield from paragraph.wrap(line, width(), first=" -  ", rest=_INDENT)
+        yield from paragraph.wrap(line, width(), first=" -  ", hanging=_INDENT)
 
 
 def _line(label: str, text: str) -> list[str]:
@@ -395,7 +395,7 @@ def _wrap(label: str, text: str, columns: int) -> list[str]:
     first = f"{_INDENT}{label:<{_LABEL}}"
     if text and len(first) + len(text) <= columns and text.isprintable() and text == text.strip():
         return [first + text]
-    return paragraph.wrap(text, columns, first=first, rest=" " * len(first)) or [first.rstrip()]
+    return paragraph.wrap(text, columns, first=first, hanging=" " * len(first)) or [first.rstrip()]
 
 
 def _shorten(text: str) -> str:

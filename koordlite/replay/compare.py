@@ -78,11 +78,11 @@ class Side(msgspec.Struct, kw_only=True):
         self.be_cpu_seconds_most += most * seconds / 1000
         if now.node_cpu is None:
             return
-        rest, threshold = now.node_cpu - (now.be_cpu or 0), now.threshold_milli
-        self.seconds_above_threshold += seconds * present.above(rest + least, threshold)
-        self.seconds_above_threshold_most += seconds * present.above(rest + most, threshold)
-        self.seconds_well_above_threshold += seconds * present.well_above(rest + least, threshold)
-        self.seconds_well_above_threshold_most += seconds * present.well_above(rest + most, threshold)
+        without_be, threshold = now.node_cpu - (now.be_cpu or 0), now.threshold_milli
+        self.seconds_above_threshold += seconds * present.above(without_be + least, threshold)
+        self.seconds_above_threshold_most += seconds * present.above(without_be + most, threshold)
+        self.seconds_well_above_threshold += seconds * present.well_above(without_be + least, threshold)
+        self.seconds_well_above_threshold_most += seconds * present.well_above(without_be + most, threshold)
 
 
 class Turn(msgspec.Struct, frozen=True):

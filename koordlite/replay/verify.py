@@ -95,10 +95,11 @@ def check(records: Iterable[RoundRecord], *, keep: int = 20) -> Verification:
     rounds = decisions = wrong = 0
     first = last = None
     for record in records:
-        again = judge.decisions(record)
+        answers = judge.decisions(record)
         rounds, decisions, last = rounds + 1, decisions + len(record.decisions), record.wall
         first = record.wall if first is None else first
-        for recorded, now in itertools.zip_longest(record.decisions, again) if again != record.decisions else ():
+        pairs = itertools.zip_longest(record.decisions, answers) if answers != record.decisions else ()
+        for recorded, now in pairs:
             named = recorded or now
             if recorded != now:
                 wrong += 1

@@ -87,7 +87,7 @@ class Course:
             self._synced = dict(snapshot.published.last_sync)
         self._recorded = snapshot
         self._evicted_recorded |= snapshot.evicted.keys()
-        others = {p: f for p, f in snapshot.found.items() if not isinstance(f.value, CPUSet | int)}
+        originals = {p: f for p, f in snapshot.found.items() if not isinstance(f.value, CPUSet | int)}
         amounts = {**snapshot.published.node_resources, **self._amounts}
         published = msgspec.structs.replace(snapshot.published, node_resources=amounts, last_sync=dict(self._synced))
         usage, pods = snapshot.usage, snapshot.pods
@@ -101,7 +101,7 @@ class Course:
             usage=usage,
             slo=self._settings_of(snapshot),
             cgroups=self._cgroups(snapshot),
-            found={**others, **self._originals},
+            found={**originals, **self._originals},
             ours=(snapshot.ours - snapshot.found.keys()) | self._values.keys(),
             remembered=dict(self._memories),
             published=published,

@@ -7,20 +7,20 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 
-def wrap(text: str, width: int, *, first: str = "", rest: str | None = None) -> list[str]:
-    """Lines of at most `width`, the first after `first`, the others after `rest` (`first` where it is None).
+def wrap(text: str, width: int, *, first: str = "", hanging: str | None = None) -> list[str]:
+    """Lines of at most `width`, the first after `first`, the others after `hanging` (`first` where it is None).
 
     A word longer than a line is broken after a comma; one without a comma makes its line longer.
     """
-    following = first if rest is None else rest
+    following = first if hanging is None else hanging
     return _Wrapper(
         width, initial_indent=first, subsequent_indent=following, break_on_hyphens=False, break_long_words=False
     ).wrap(text)
 
 
-def fill(text: str, width: int, *, first: str = "", rest: str | None = None) -> str:
+def fill(text: str, width: int, *, first: str = "", hanging: str | None = None) -> str:
     """Same as `wrap`, in one text."""
-    return "\n".join(wrap(text, width, first=first, rest=rest))
+    return "\n".join(wrap(text, width, first=first, hanging=hanging))
 
 
 def columns(rows: Iterable[Sequence[str]], sides: str) -> list[str]:

@@ -101,7 +101,7 @@ def ordered(rows: Iterable[PodRow], key: str, *, backwards: bool = False) -> tup
 
 def matching(rows: Iterable[PodRow], words: str) -> tuple[PodRow, ...]:
     """Rows that have every word in one of their columns, whatever the case."""
-    wanted = words.lower().split()
+    terms = words.lower().split()
     return tuple(
-        row for row in rows if all(any(word in column.show(row).lower() for column in COLUMNS) for word in wanted)
+        row for row in rows if all(any(word in column.show(row).lower() for column in COLUMNS) for word in terms)
     )

@@ -66,11 +66,11 @@ def _words(decision: Decision, tick: Tick) -> str:
 def _about(events: Iterable[DecisionEvent], tick: Tick) -> dict[str, DecisionEvent]:
     """The newest event by pod, and of best effort as a whole."""
     now = (DecisionEvent(_LONG_AGO, 0.0, decision) for decision in tick.decisions)
-    found: dict[str, DecisionEvent] = {}
+    newest: dict[str, DecisionEvent] = {}
     for event in (*now, *events):
         for name in _pods(event.decision):
-            found[name] = event
-    return found
+            newest[name] = event
+    return newest
 
 
 def _pods(decision: Decision) -> Iterator[str]:
@@ -87,8 +87,8 @@ def _quota(snapshot: Snapshot, group: str, containers: Sequence[str], written: W
     """Millicores by the pod's quota, or by those of its containers where each has one; the smaller one."""
     whole = present.quota_milli(snapshot, group, written)
     parts = [present.quota_milli(snapshot, name, written) for name in containers]
-    known = [part for part in parts if part is not None]
-    limits = [*([whole] if whole is not None else []), *([sum(known)] if known and len(known) == len(parts) else [])]
+    quotas = [part for part in parts if part is not None]
+    limits = [*([whole] if whole is not None else []), *([sum(quotas)] if quotas and len(quotas) == len(parts) else [])]
     return min(limits, default=None)
 
 

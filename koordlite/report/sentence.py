@@ -53,11 +53,11 @@ def sentence(decision: Decision) -> str:
     template = table.get(f"{decision.reason}/{decision.verdict}") or table.get(decision.reason)
     if template is None:
         return _generic(decision)
-    template = _OPTIONAL.sub(lambda found: _if_known(found[1], decision), template)
+    template = _OPTIONAL.sub(lambda match: _if_known(match[1], decision), template)
     if not all(name == "does" or name in decision.explained for name, _ in _FIELD.findall(template)):
         return _generic(decision)
     rounded = _added_up(template, decision)
-    return _FIELD.sub(lambda found: _value(found[1], decision, rounded, full=bool(found[2])), template)
+    return _FIELD.sub(lambda match: _value(match[1], decision, rounded, full=bool(match[2])), template)
 
 
 def headline(decision: Decision) -> str:
@@ -77,8 +77,8 @@ def term(name: str, value: int | float | str, decision: Decision) -> str:
 
 def _if_known(part: str, decision: Decision) -> str:
     names = [name for name, _ in _FIELD.findall(part) if name != "does"]
-    known = all(name in decision.explained for name in names)
-    return part if known and any(decision.explained[name] not in _NOTHING for name in names) else ""
+    complete = all(name in decision.explained for name in names)
+    return part if complete and any(decision.explained[name] not in _NOTHING for name in names) else ""
 
 
 def _value(name: str, decision: Decision, rounded: Mapping[str, float], *, full: bool) -> str:

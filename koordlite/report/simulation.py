@@ -151,8 +151,8 @@ def _known(run: Simulated) -> Iterator[tuple[str, float | None]]:
 def _pod(workload: Workload) -> str:
     ended = f", gone at {units.clock(workload.end)}" if workload.end is not None else ""
     killed = f", killed {workload.restarts} times" if workload.restarts else ""
-    used, wanted = workload.used_core_hours, workload.wanted_core_hours
-    got = f"{used:8.2f} of {wanted:8.2f} core hours, {workload.unmet_percent:5.1f} % unmet"
+    used, demand = workload.used_core_hours, workload.wanted_core_hours
+    got = f"{used:8.2f} of {demand:8.2f} core hours, {workload.unmet_percent:5.1f} % unmet"
     return f"{workload.pod:<24} {workload.qos:<6} {got}{ended}{killed}"
 
 

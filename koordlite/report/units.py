@@ -81,8 +81,8 @@ def bare(name: str, value: int | float | str) -> str:
 
 def full(name: str, value: int | float | str) -> str:
     """The same as `bare`, with the unit where `bare` leaves it to the formula."""
-    shown = bare(name, value)
-    return f"{shown} cores" if _words(name)[-1] == "milli" and not isinstance(value, str) else shown
+    text = bare(name, value)
+    return f"{text} cores" if _words(name)[-1] == "milli" and not isinstance(value, str) else text
 
 
 def label(name: str) -> str:

@@ -23,4 +23,4 @@ def test_wrap(text: str, lines: list[str]) -> None:
 
 
 def test_the_first_line_and_the_rest_have_their_own_beginnings() -> None:
-    assert paragraph.fill("one two three", 9, first="a  ", rest="   ") == "a  one\n   two\n   three"
+    assert paragraph.fill("one two three", 9, first="a  ", hanging="   ") == "a  one\n   two\n   three"

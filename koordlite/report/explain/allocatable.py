@@ -91,8 +91,8 @@ def answer(subject: str, tick: Tick, past: Remembered) -> Answer:
     document = {"tables": [msgspec.to_builtins(table) for table in offers]}
     if offers:
         return Answer(text(offers).removesuffix("\n").split("\n"), document)
-    others = decided.answer(subject, tick, past)
-    return Answer(others.lines, {**document, **others.document})
+    fallback = decided.answer(subject, tick, past)
+    return Answer(fallback.lines, {**document, **fallback.document})
 
 
 def tables(decisions: Sequence[Decision]) -> tuple[Table, ...]:

@@ -45,9 +45,9 @@ def answer(path: str, tick: Tick, past: Remembered) -> Answer:
         document = {"pod": pod, "decisions": pieces.documents(decisions)}
         files.append({**pieces.place_document(place, tick, past), **document})
         if len(files) <= MAX_PLACES:
-            asked = [f"at present: {pieces.one_line(decision)}" for decision in decisions]
+            requests = [f"at present: {pieces.one_line(decision)}" for decision in decisions]
             writes = [*pieces.about_place(place, tick, past)] or ["not written in this run"]
-            about = (*(asked or ["at present no strategy asks for it"]), *writes)
+            about = (*(requests or ["at present no strategy asks for it"]), *writes)
             lines += [f"{place}{f'  (pod {pod})' if pod else ''}", *(f"  {line}" for line in about), ""]
     if len(files) > MAX_PLACES:
         lines.append(f"and {len(files) - MAX_PLACES} more files; name a group or a pod: explain file POD/FILE")

@@ -84,11 +84,11 @@ def about_place(place: Place, tick: Tick, past: Remembered) -> Iterator[str]:
     if place in past.writes:
         yield from written(past.writes[place])
     if place in past.foreign:
-        others = past.foreign[place]
-        times = "once" if others.count == 1 else f"{others.count} times"
-        last = units.when(others.times[-1], tick.wall and tick.wall - tick.time + others.times[-1])
-        theirs, ours = printable.shortened(others.last.found), printable.shortened(others.last.ours)
-        rhythm, apart = "", others.seconds_apart
+        foreign = past.foreign[place]
+        times = "once" if foreign.count == 1 else f"{foreign.count} times"
+        last = units.when(foreign.times[-1], tick.wall and tick.wall - tick.time + foreign.times[-1])
+        theirs, ours = printable.shortened(foreign.last.found), printable.shortened(foreign.last.ours)
+        rhythm, apart = "", foreign.seconds_apart
         if apart is not None:
             programs = (who for seconds, who in RHYTHMS if abs(apart - seconds) <= seconds * _TOLERANCE)
             rhythm = f", about {apart:.0f} s apart{''.join(f': {who}' for who in programs)}"
@@ -100,7 +100,7 @@ def about_place(place: Place, tick: Tick, past: Remembered) -> Iterator[str]:
 
 def place_document(place: Place, tick: Tick, past: Remembered) -> dict[str, Any]:
     """The same as plain values."""
-    write, others = past.writes.get(place), past.foreign.get(place)
+    write, foreign = past.writes.get(place), past.foreign.get(place)
     return {
         "place": str(place),
         "lastWrite": write
@@ -110,6 +110,6 @@ def place_document(place: Place, tick: Tick, past: Remembered) -> dict[str, Any]
             **run_report.fields(write.step),
             "cause": write.cause and run_report.decided(write.cause),
         },
-        "changedByOthers": others and {**run_report.fields(others), "secondsApart": others.seconds_apart},
+        "changedByOthers": foreign and {**run_report.fields(foreign), "secondsApart": foreign.seconds_apart},
         "trouble": next((run_report.fields(trouble) for trouble in tick.troubles if trouble.place == place), None),
     }

@@ -45,18 +45,18 @@ def text(decisions: Sequence[Decision], overlaps: Sequence[str] = (), *, width: 
     """
     refusals = refused(decisions)
     lines: list[str] = []
-    for title, listed, others in (
+    for title, listed, sentences in (
         ("would be written", [d for d in decisions if d.changes], ()),
         ("as it is", [d for d in decisions if not d.changes and d not in refusals], ()),
         ("refused or not possible", refusals, overlaps),
     ):
-        lines += [f"{title}:"] if listed or others else []
+        lines += [f"{title}:"] if listed or sentences else []
         for decision in listed:
             words = f"{decision.subject}: {sentence(decision)}"
-            lines.append(paragraph.fill(words, width, first="  ", rest="    "))
-            lines += (paragraph.fill(step, width, first="    - ", rest="      ") for step in _steps(decision))
-        lines += (paragraph.fill(overlap, width, first="  ", rest="    ") for overlap in others)
-        lines += [""] if listed or others else []
+            lines.append(paragraph.fill(words, width, first="  ", hanging="    "))
+            lines += (paragraph.fill(step, width, first="    - ", hanging="      ") for step in _steps(decision))
+        lines += (paragraph.fill(overlap, width, first="  ", hanging="    ") for overlap in sentences)
+        lines += [""] if listed or sentences else []
     return "\n".join(lines)
 
 

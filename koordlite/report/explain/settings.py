@@ -38,7 +38,7 @@ class ConfigLine(msgspec.Struct, frozen=True):
 def answer(subject: str, tick: Tick, _past: Remembered) -> Answer:
     """The settings as a table for each key, and the problems."""
     slo, off = tick.snapshot.slo, frozenset(name for name, mode in tick.modes.items() if mode == "off")
-    chosen, problems = lines(slo, subject, off=off), (*slo.problems, *config.unused_problems(slo, off=off))
+    settings, problems = lines(slo, subject, off=off), (*slo.problems, *config.unused_problems(slo, off=off))
     states = {
         section.key: f"cannot be used, {slo.kept[section.key]}"
         if section.key in slo.kept
@@ -47,20 +47,20 @@ def answer(subject: str, tick: Tick, _past: Remembered) -> Answer:
         else "not given, the defaults hold"
         for section in config.SECTIONS
     }
-    shown: list[str] = []
+    text: list[str] = []
     for key, state in states.items():
-        rows = [(line.name, _shown(line.value), line.origin) for line in chosen if line.key == key]
+        rows = [(line.name, _shown(line.value), line.origin) for line in settings if line.key == key]
         if rows or subject == SUBJECT:
             name_width, value_width = (max((len(row[at]) for row in rows), default=0) for at in (0, 1))
             value_width = min(value_width, 40)
             table = (f"  {name:<{name_width}}  {value:<{value_width}}  {origin}" for name, value, origin in rows)
-            shown += [f"{key}: {state}", *table, ""]
-    shown += ["problems", *(f"  {problem}" for problem in problems)] if problems else ["problems: none"]
+            text += [f"{key}: {state}", *table, ""]
+    text += ["problems", *(f"  {problem}" for problem in problems)] if problems else ["problems: none"]
     return Answer(
-        shown,
+        text,
         {
             "keys": states,
-            "settings": [msgspec.structs.asdict(line) for line in chosen],
+            "settings": [msgspec.structs.asdict(line) for line in settings],
             "problems": [dataclasses.asdict(problem) for problem in problems],
         },
     )
@@ -75,11 +75,11 @@ def lines(slo: SLO, subject: str = SUBJECT, *, off: Collection[str] = OFF) -> tu
     """
     path = subject.removeprefix(SUBJECT).removeprefix(".")
     every = ((section, line) for section in config.SECTIONS for line in _of(slo, section, off))
-    chosen = tuple(line for section, line in every if _means(path, section, line))
-    if path and not chosen and not any(path in (section.key, section.name) for section in config.SECTIONS):
+    matches = tuple(line for section, line in every if _means(path, section, line))
+    if path and not matches and not any(path in (section.key, section.name) for section in config.SECTIONS):
         keys = ", ".join(section.key for section in config.SECTIONS)
         raise ValueError(f"no setting is called {path!r}; the keys are {keys}")
-    return chosen
+    return matches
 
 
 def _of(slo: SLO, section: Section, off: Collection[str]) -> Iterator[ConfigLine]:

@@ -58,5 +58,5 @@ def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str
             {"time": e.time, "wall": e.wall, "subject": e.decision.subject, "because": e.because} for e in moves
         ]
     head = {"version": 1, "kind": kind, "node": tick.node, "subject": subject}
-    shown = Answer(lines, {**head, **document}).show(output)
-    return shown if output == "json" else printable.lines(shown)
+    text = Answer(lines, {**head, **document}).show(output)
+    return text if output == "json" else printable.lines(text)

@@ -42,11 +42,11 @@ def because(decision: Decision, before: Mark, now: Mark) -> str:
     """`batch-cpu fell 11.4 → 3.2 because shop/web-1 used 8.2 cores more, 4 others 0.2 cores less`; empty where nothing
     moved, or the use of pods moved the other way: then something else was the cause."""
     resource = _resource(decision)
-    changes, named, others = _most(before.used, now.used, resource)
+    changes, named, smaller = _most(before.used, now.used, resource)
     if not named or not (now.amount - before.amount) * sum(changes.values()) < 0:
         return ""
     words = [f"{name} {'used ' if name == named[0] else ''}{_more(changes[name], resource)}" for name in named]
-    words += [f"{_count(others)} {_more(sum(others), resource)}"] if abs(sum(others)) >= _LEAST[resource] else []
+    words += [f"{_count(smaller)} {_more(sum(smaller), resource)}"] if abs(sum(smaller)) >= _LEAST[resource] else []
     show = units.cores if resource == "cpu" else units.size
     is_limit = isinstance(decision.outcome, CPULimit)
     what = "the limit of BE" if is_limit else decision.name.rpartition("/")[2] or decision.kind
@@ -60,9 +60,9 @@ def line(decision: Decision, then: Snapshot, now: Snapshot) -> str:
     resource = _resource(decision)
     if then is UNSEEN or now is UNSEEN or not resource:
         return ""
-    changes, named, others = _most(_used(decision, then, resource), _used(decision, now, resource), resource)
+    changes, named, smaller = _most(_used(decision, then, resource), _used(decision, now, resource), resource)
     amounts = [(name, changes[name]) for name in named]
-    amounts += [(_count(others), sum(others))] if named and others else []
+    amounts += [(_count(smaller), sum(smaller))] if named and smaller else []
     return ", ".join(f"{name} {'+' if amount >= 0 else '−'}{_size(amount, resource)}" for name, amount in amounts)
 
 
@@ -76,8 +76,8 @@ def _most(
     return changes, named, [changes[name] for name in most if name not in named and changes[name]]
 
 
-def _count(others: Sequence[int]) -> str:
-    return "1 other" if len(others) == 1 else f"{len(others)} others"
+def _count(changes: Sequence[int]) -> str:
+    return "1 other" if len(changes) == 1 else f"{len(changes)} others"
 
 
 def _used(decision: Decision, snapshot: Snapshot, resource: str) -> Mapping[str, int]:

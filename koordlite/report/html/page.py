@@ -266,9 +266,9 @@ def strict(document: str, *, forms: bool = False) -> Strict:
     Text and attributes are escaped in such a page, so what looks like a tag is one.
     """
     names: dict[str, str] = {}
-    body = _TAG.sub(lambda found: _classed(found[0], names), document)
+    body = _TAG.sub(lambda match: _classed(match[0], names), document)
     rules = "".join(f".{name}.{name}.{name}{{{html.unescape(style)}}}\n" for style, name in names.items())
-    body = _SHEET.sub(lambda found: f"<style>{found[1]}{rules}</style>", body, count=1)
+    body = _SHEET.sub(lambda match: f"<style>{match[1]}{rules}</style>", body, count=1)
     return Strict(_META.sub("", body, count=1), _strict_policy(body, forms=forms))
 
 
@@ -280,14 +280,14 @@ def _classed(tag: str, names: dict[str, str]) -> str:
     name = names.setdefault(style[1], f"i{len(names)}")
     tag = _STYLE.sub("", tag, count=1)
     if _CLASS.search(tag):
-        return _CLASS.sub(lambda found: f' class="{found[1]} {name}"', tag, count=1)
-    return re.sub(r"^<[a-z0-9]+", lambda found: f'{found[0]} class="{name}"', tag)
+        return _CLASS.sub(lambda match: f' class="{match[1]} {name}"', tag, count=1)
+    return re.sub(r"^<[a-z0-9]+", lambda match: f'{match[0]} class="{name}"', tag)
 
 
 def _strict_policy(document: str, *, forms: bool) -> str:
-    sheet, made = _SHEET.search(document), _META.search(document)
+    sheet, policy = _SHEET.search(document), _META.search(document)
     style = f"'sha256-{digest(sheet[1])}'" if sheet else "'none'"
     action = "'self'" if forms else "'none'"
-    scripts = _SCRIPTS.search(html.unescape(made[1])) if made else None
+    scripts = _SCRIPTS.search(html.unescape(policy[1])) if policy else None
     runs = f"; {scripts[1]}; connect-src 'self'" if scripts else ""
     return f"default-src 'none'; style-src {style}; base-uri 'none'; form-action {action}; frame-ancestors 'none'{runs}"

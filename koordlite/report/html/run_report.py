@@ -84,7 +84,7 @@ def _tiles(tick: Tick, summary: Summary) -> Markup:
     used, allowed = f"{summary.be_core_hours_used:.2f}", f"{summary.be_core_hours_allowed:.2f} were allowed"
     mean, most = units.span(summary.tick_seconds_mean), f"{units.span(summary.tick_seconds_max)} at most"
     foreign, refused = summary.foreign_writes, summary.refusals
-    first, second, third, *others = (
+    first, second, third, *remaining = (
         page.tile(label, value, words, tone=tone)
         for label, value, words, tone in (
             ("Given to BE, core hours", used, allowed, ""),
@@ -101,7 +101,7 @@ def _tiles(tick: Tick, summary: Summary) -> Markup:
             ("A tick costs", mean, most, ""),
         )
     )
-    return page.tiles(first, second, third, node_parts.offer_tile(tick), *others)
+    return page.tiles(first, second, third, node_parts.offer_tile(tick), *remaining)
 
 
 def _allocatable_section(rows: Sequence[Figures], history: History) -> Markup:
@@ -119,11 +119,11 @@ def _offers(name: str, color: str, values: Sequence[tuple[int | None, int | None
     """Lines of the offer, dashed where it is only observed; one without any value is left out."""
     both = zip(*values, strict=True) if values else ()
     scaled = [[None if value is None else value / unit for value in series] for series in both]
-    made = (
+    lines = (
         Line(words, color, series, step=True, dashed=dashed)
         for series, (words, dashed) in zip(scaled, ((name, False), (f"would offer {name}", True)), strict=False)
     )
-    return [line for line in made if any(value is not None for value in line.values)]
+    return [line for line in lines if any(value is not None for value in line.values)]
 
 
 def _offer(rows: Sequence[Figures], lines: Sequence[Line], resource: str, history: History) -> Markup:
@@ -173,9 +173,13 @@ def _problems_section(history: History) -> Markup | None:
         (clock(time), page.code(str(write.place)), page.code(write.ours), page.code(write.found))
         for time, write in history.foreign
     ]
-    others = (el("h3", "Values changed by others"), page.table(("when (UTC)", "where", "ours", "found"), foreign))
+    changed = page.table(("when (UTC)", "where", "ours", "found"), foreign)
     table = page.table(("since (UTC)", *node_parts.PROBLEM_HEADS), problems, empty="no problems", stacked=True)
-    return page.section("Problems", table, *(others if foreign else ())) if problems or foreign else None
+    return (
+        page.section("Problems", table, *((el("h3", "Values changed by others"), changed) if foreign else ()))
+        if problems or foreign
+        else None
+    )
 
 
 def _flat(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -116,7 +116,7 @@ def _pods(run: Simulated, compares: bool) -> Markup:
 
 
 def _decisions(run: Simulated, compares: bool) -> Markup:
-    news = list(run.history.decisions)[-MAX_DECISIONS:]
-    rows = [[units.clock(each.time), headline(each.decision)] for each in news]
+    events = list(run.history.decisions)[-MAX_DECISIONS:]
+    rows = [[units.clock(each.time), headline(each.decision)] for each in events]
     title = f"Last decisions, {run.label}" if compares else "Last decisions"
     return page.section(title, page.details(f"{len(rows)} decisions", page.table(["at", "what"], rows)))

@@ -58,9 +58,9 @@ def families(tick: Tick, *, longer_psi: bool) -> Iterator[Metric]:
     value = "Value that a pod's objective limits, as part of it (suppress.koordlite.io/objective)"
     yield gauge("koordlite_objective_ratio", f"{value}; above 1 it is missed", (*_POD, "query"), ratios)
     counts = (
-        ([container.id, container.name, *_owner(pod), field], getattr(counted, field))
+        ([container.id, container.name, *_owner(pod), field], getattr(counts_of_group, field))
         for pod, container, group in _placed(snapshot)
-        if (counted := snapshot.hardware_counts.get(group))
+        if (counts_of_group := snapshot.hardware_counts.get(group))
         for field in ("cycles", "instructions")
     )
     meaning = "Cycles and instructions of a container in a window of some seconds"

@@ -30,8 +30,8 @@ def text(machine: Resctrl, *, width: int = 80, labels: Mapping[str, str] | None 
         mode = f", counters in mode {monitor.assign_mode}" if monitor.assign_mode else ""
         parts = f"{', '.join(monitor.features) or 'nothing'}; {monitor.num_rmids} ids{mode}"
         lines.append(_wrapped("monitoring", parts, width))
-    made = f": {', '.join(machine.group_names)}" if machine.group_names else ""
-    lines.append(_wrapped("groups", f"{len(machine.group_names)} of {machine.max_groups} made{made}", width))
+    groups = f": {', '.join(machine.group_names)}" if machine.group_names else ""
+    lines.append(_wrapped("groups", f"{len(machine.group_names)} of {machine.max_groups} made{groups}", width))
     # A letter for each group; beyond the alphabet they share `?`, no hardware has that many.
     own = dict(zip(machine.group_names, alphabet, strict=False))
     letters = {ROOT: _ONLY_ROOT, **dict.fromkeys(machine.group_names, "?"), **own}
@@ -42,7 +42,7 @@ def text(machine: Resctrl, *, width: int = 80, labels: Mapping[str, str] | None 
 
 
 def _wrapped(head: str, parts: str, width: int) -> str:
-    return paragraph.fill(parts, max(width, 40), first=f"{head:<{_LABEL}}", rest=" " * _LABEL).rstrip()
+    return paragraph.fill(parts, max(width, 40), first=f"{head:<{_LABEL}}", hanging=" " * _LABEL).rstrip()
 
 
 def _cache_words(machine: Resctrl, name: str, cap: CacheCapability) -> str:
@@ -119,7 +119,7 @@ def _groups(machine: Resctrl, letters: Mapping[str, str], labels: Mapping[str, s
     sizes = [max(len(row[column]) for row in table) for column in range(3)]
     for letter, label, threads, holds in table:
         head = f"{letter:<{sizes[0]}} {label:<{sizes[1]}}  {threads:>{sizes[2]}}  "
-        yield paragraph.fill(holds, max(width, len(head) + 20), first=head, rest=" " * len(head))
+        yield paragraph.fill(holds, max(width, len(head) + 20), first=head, hanging=" " * len(head))
 
 
 def _amount(machine: Resctrl, name: str, value: int) -> str:
@@ -141,14 +141,14 @@ def _ranges(ids: Iterable[int]) -> str:
 def document(machine: Resctrl) -> dict[str, object]:
     """The same as plain values; masks as schemata write them, without 0x."""
     ids = machine.groups[ROOT].schemata if machine.groups else {}
-    others = [group.schemata for name, group in machine.groups.items() if name != ROOT]
+    own_groups = [group.schemata for name, group in machine.groups.items() if name != ROOT]
     monitor = machine.monitor
     return {
         "absent": machine.absent,
         "caches": {
             name: {
                 "heldTwice": {
-                    str(cache): f"{masks.overlap(parts.get(name, {}).get(cache, 0) for parts in others):x}"
+                    str(cache): f"{masks.overlap(parts.get(name, {}).get(cache, 0) for parts in own_groups):x}"
                     for cache in ids.get(name, {})
                 },
                 "ways": cap.ways,

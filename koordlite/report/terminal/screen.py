@@ -71,9 +71,9 @@ def render(
     if not view.threshold(tick):
         drawn = [dataclasses.replace(each, threshold_milli=None) for each in drawn]
     # Zones follow the node: left out.
-    shown = [event for event in events if event.decision.kind != "zone"]
+    decisions = [event for event in events if event.decision.kind != "zone"]
     body = _wide if width >= _WIDE else _narrow
-    return Group(header, *body(drawn, state, shown, width, lines), *table, *trouble)
+    return Group(header, *body(drawn, state, decisions, width, lines), *table, *trouble)
 
 
 def _wide(

@@ -43,7 +43,7 @@ def _painted(word: str, tone: str | None, color: bool) -> str:
 
 def _wrapped(head: str, value: str, width: int) -> list[str]:
     indent = " " * len(head)
-    return paragraph.wrap(printable.lines(value), max(width, len(head) + 20), first=head, rest=indent) or [head]
+    return paragraph.wrap(printable.lines(value), max(width, len(head) + 20), first=head, hanging=indent) or [head]
 
 
 def _strategies(tick: Tick, width: int, color: bool) -> Iterator[str]:

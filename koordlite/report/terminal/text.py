@@ -42,7 +42,7 @@ def summary(numbers: Summary) -> str:
     if numbers.would_limit_min is not None:
         would = _cores(numbers.would_limit_min, numbers.would_limit_max)
         facts.insert(3, ("would limit BE to", f"{would}; cpuSuppress only observed"))
-    return "".join(f"{paragraph.fill(f'  {name:<19}{value}', 100, rest=' ' * 21)}\n" for name, value in facts)
+    return "".join(f"{paragraph.fill(f'  {name:<19}{value}', 100, hanging=' ' * 21)}\n" for name, value in facts)
 
 
 def _cores(least: int | None, most: int | None) -> str:
