@@ -23,7 +23,7 @@ UNSET: Mapping[BlockField, str] = {
     "io.cost.qos": "enable=0",
     "io.cost.model": "ctrl=auto",
 }
-"""What a kernel has where nobody wrote."""
+"""Values of a kernel where nobody wrote."""
 
 
 def of_group(config: IOConfig) -> dict[BlockField, str]:

@@ -88,7 +88,7 @@ class Board(Protocol[Item]):
         is none of them."""
 
     def refusal(self, item: Item, node: str) -> str:
-        """Why the node does not take it now; empty when it does."""
+        """Reason why the node does not take it now; empty when it does."""
 
     def lacking(self, item: Item, node: str) -> Mapping[str, int]:
         """Amounts that the node has too little of now, by resource."""
@@ -109,7 +109,7 @@ class Board(Protocol[Item]):
         """Cost of its move."""
 
     def objection(self, items: Sequence[Item]) -> str:
-        """Why these pods may not all go; empty when they may. More pods never make an objection go away."""
+        """Reason why these pods may not all go; empty when they may. More pods never make an objection go away."""
 
     def leave(self, item: Item) -> None:
         """It leaves its node."""
@@ -125,7 +125,7 @@ class Board(Protocol[Item]):
 
 
 def rooms(board: Board[Item], waiting: Item, *, most_moves: int, steps: int = STEPS, width: int = WIDTH) -> Rooms[Item]:
-    """Where and how room can be made for `waiting` by up to `most_moves` moves."""
+    """Find where and how room can be made for `waiting` by up to `most_moves` moves."""
     return _Search(board, waiting, steps, width).run(most_moves)
 
 

@@ -22,7 +22,7 @@ _WHOLE_CPUS = (QoSClass.LSR, QoSClass.LSE)
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """One reason to refuse a pod; prints in the form of a field error of the API server."""
+    """A reason to refuse a pod; prints in the form of a field error of the API server."""
 
     field: str
     kind: str

@@ -52,7 +52,7 @@ class PriorityClassValue(msgspec.Struct, frozen=True):
 
 
 class FieldChange(msgspec.Struct, frozen=True):
-    """One field of the pod that came out different; None is a field that is not there."""
+    """A field of the pod that came out different; None is a field that is not there."""
 
     field: str
     before: Any
@@ -67,7 +67,7 @@ class Admission(msgspec.Struct, frozen=True):
     taken_by: tuple[str, ...] = ()
     """Profiles that match, in the order in which they are applied: by name."""
     skipped: tuple[str, ...] = ()
-    """Those of them that the draw left out."""
+    """Profiles that the draw left out."""
     changes: tuple[FieldChange, ...] = ()
     notes: tuple[str, ...] = ()
     """What did not happen, and why, where one might expect it."""

@@ -27,11 +27,11 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """A fixed share of the capacity instead of what prod leaves."""
     node_capacity: int
     prod_reclaimable: int
-    """What prod pods requested and are predicted not to use; 0 where nobody predicts."""
+    """Amount that prod pods requested and are predicted not to use; 0 where nobody predicts."""
     node_unused: int
     """Capacity not in use; 0 where the use is not known, so that nothing is promised on a guess."""
     unallocated: int
-    """What prod pods did not even request, outside what the system uses or has reserved."""
+    """Amount that prod pods did not even request, outside what the system uses or has reserved."""
     unallocated_percent: int
     static_percent: int
     threshold_percent: int

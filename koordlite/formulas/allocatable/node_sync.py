@@ -13,7 +13,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import Zone, ZoneResource
 
 ZONE_RESOURCES = (keys.BATCH_CPU, keys.BATCH_MEMORY)
-"""What is offered NUMA node by NUMA node."""
+"""Resources that are offered by NUMA node."""
 _SECONDS_PER_MINUTE = 60
 
 Amounts = Mapping[str, int | None]

@@ -18,7 +18,7 @@ from koordlite.model.pod.values import Pod
 PROD = (PriorityClass.PROD, PriorityClass.NONE)
 """The bands whose unused requests are offered to mid pods."""
 POD, PRIORITY, LEAST = "podReclaimablePredictor", "priorityReclaimablePredictor", "minPredictor"
-"""What Koordinator calls them in metrics."""
+"""Koordinator's names of them in metrics."""
 
 
 class Predicted(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,14 +20,14 @@ from koordlite.formulas.cpu.objective import Level, Steered, Steering
 SURGE_TOLERANCE = 0.1
 """By which part of its time a surge may lengthen the work of services before best effort gives way at once."""
 CEILING_PERCENT = 98
-"""Of the node that best effort may use at most, however idle the rest is: the system stays reachable."""
+"""Part of the node that best effort may use at most, however idle the rest is: the system stays reachable."""
 GROWTH = 0.02
-"""Of the node a round, for `CAREFUL_SECONDS` after waits have taken CPU away."""
+"""Part of the node a round, for `CAREFUL_SECONDS` after waits have taken CPU away."""
 CAREFUL_SECONDS = 60.0
 LEARNING_SECONDS = 20.0
-"""How long at most the limit is the formula's to find out what services wait by themselves."""
+"""Longest time for which the limit is the formula's to find out what services wait by themselves."""
 LEARNED_SECONDS = 600.0
-"""How long what a service waits by itself is believed: its load changes."""
+"""Time for which what a service waits by itself is believed: its load changes."""
 
 
 class Service(msgspec.Struct, frozen=True):

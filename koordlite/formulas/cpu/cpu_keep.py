@@ -113,7 +113,7 @@ Table = dict[Shape, int]
 
 
 def _tables(cores: Sequence[Sequence[CPU]], shape: Shape, current: CPUSet) -> list[Table]:
-    """One table for each core, and one behind the last."""
+    """A table for each core, and one behind the last."""
     tables: list[Table] = [{Shape(0, 0): 0}]
     for core in reversed(cores):
         gains = [0, *itertools.accumulate(cpu.id in current for cpu in core)]

@@ -13,13 +13,13 @@ import msgspec
 CALM_RATIO = 0.9
 """Part of its objective up to which a service leaves best effort more."""
 GROWTH = 0.05
-"""Of the node a window, after an objective has taken CPU away."""
+"""Part of the node a window, after an objective has taken CPU away."""
 NEAR_FLOOR = 0.05
-"""Of the node: a limit that is to shrink from there goes to the formula's, not half the way."""
+"""Part of the node: a limit that is to shrink from there goes to the formula's, not half the way."""
 AT_FLOOR = 0.02
-"""Of the node: a limit so near is the formula's. Quotas that are within 1 % are not written again."""
+"""Part of the node: a limit so near is the formula's. Quotas that are within 1 % are not written again."""
 ASIDE_SECONDS = 600.0
-"""How long an objective is left aside that best effort cannot help."""
+"""Time for which an objective is left aside that best effort cannot help."""
 
 
 class Level(msgspec.Struct, frozen=True):

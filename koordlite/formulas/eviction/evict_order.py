@@ -20,7 +20,7 @@ from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 
 Bar = Literal["finished", "leaving", "class", "policy", "priority", "label", "sample"]
-"""Why a pod is no candidate: it has ended; it is being deleted; it is not BE; its annotation, its priority or its
+"""Reasons why a pod is no candidate: it has ended; it is being deleted; it is not BE; its annotation, priority or
 missing label forbids it; its use is unknown."""
 Amounts = Mapping[str, int]
 """By pod uid."""
@@ -39,7 +39,7 @@ class Candidates(msgspec.Struct, frozen=True):
     """The label or annotation that would have protected the pod or sent it to the end, and does not count because the
     pod uses more than it requests."""
     cause_stays: bool = False
-    """Whether a pod that is a cause is no candidate: then the others may go in vain."""
+    """Set where a pod that is a cause is no candidate: then the others may go in vain."""
 
 
 class Excess(msgspec.Struct, frozen=True):
@@ -48,9 +48,9 @@ class Excess(msgspec.Struct, frozen=True):
     resource: str
     used: Amounts
     release: int = 0
-    """What has to be released, by use; 0 while nothing has to be, and where requests are to be released."""
+    """Amount that has to be released, by use; 0 while nothing has to be, and where requests are to be released."""
     local: Amounts | None = None
-    """What each pod uses where something has to be released, on one NUMA node; None: everything it uses."""
+    """Use of each pod where something has to be released, on one NUMA node; None: everything it uses."""
 
     @property
     def releasable(self) -> Amounts:

@@ -29,9 +29,9 @@ class Task(msgspec.Struct, frozen=True):
     to_release: Amounts
     candidates: Sequence[str]
     contributions: Mapping[str, Amounts]
-    """What each pod would release, by uid. Pods beyond the candidates are for counting those that leave anyway."""
+    """Amounts each pod would release, by uid. Pods beyond the candidates are for counting those that leave anyway."""
     least: Amounts | None = None
-    """What has to be within reach for any pod to go; empty: pods go as far as they help; None: all of `to_release`."""
+    """Amounts that must be in reach if any pod is to go; empty: as far as it helps; None: all of `to_release`."""
 
 
 class Walk(msgspec.Struct, frozen=True):

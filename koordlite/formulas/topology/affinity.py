@@ -18,7 +18,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     """`namespace/name`: what it is called where one of two equals has to go first."""
     cpus: Mapping[int, CPUSet]
-    """What it would have on each NUMA node on which it may be; the smallest set of its containers."""
+    """CPUs it would have on each NUMA node on which it may be; the smallest set of its containers."""
     demand_milli: int
     """CPU that it uses or requests, whichever is more."""
     limit_milli: int | None = None
@@ -33,7 +33,7 @@ class Tie(msgspec.Struct, frozen=True, kw_only=True):
     """Uids."""
     connections: int = 0
     percent: int = 0
-    """How much of the connections of `first` or `second` these are, of whichever they are more of."""
+    """Share of the connections of `first` or `second` these are, of whichever they are more of."""
     group: str = ""
     """Declared by both of them with this word; then nothing has to be measured."""
 
@@ -50,7 +50,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     needs_milli: int = 0
     free_milli: int = 0
-    """What its partner's NUMA node, or the emptiest one, has left."""
+    """Free CPU of its partner's NUMA node, or of the emptiest one."""
     toward: int | None = None
     """The NUMA node it would go to."""
 
@@ -146,7 +146,7 @@ def placed(
 
 
 def _together(tie: Tie, new: Sequence[tuple[str, Member]], toward: int | None, room: Room) -> Mapping[str, Outcome]:
-    """One pod joins its partner on the node `toward`, or both go to the node with most room; together or not at all."""
+    """A pod joins its partner on the node `toward`, or both go to the node with most room; together or not at all."""
     nodes = sorted(set.intersection(*({*member.cpus} for _, member in new)) if toward is None else {toward})
     wide = [node for node in nodes if all(wide_enough(member, node) for _, member in new)]
     if not wide:

@@ -24,7 +24,7 @@ WHOLE_POD = "*"
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """One promise that does not hold. `evidence` has the facts in the words of the rule."""
+    """A promise that does not hold. `evidence` has the facts in the words of the rule."""
 
     container: str
     reason: str
@@ -40,7 +40,7 @@ class MemoryThresholds(msgspec.Struct, frozen=True):
 
 
 ReservedCPUs = tuple[str, CPUSet, bool]
-"""Who keeps CPUs, which, and whether also from containers of the shared pool."""
+"""Owner of reserved CPUs, the CPUs, and whether they are kept also from containers of the shared pool."""
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
     topology: Topology
     policy: str
-    """Of kubelet's topology manager; empty: not known."""
+    """Policy of kubelet's topology manager; empty: not known."""
     cpu_manager_policy: str
     memory: MemoryThresholds = MemoryThresholds()
 

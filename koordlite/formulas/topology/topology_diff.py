@@ -30,7 +30,7 @@ ANNOTATIONS = (
 """The annotations Koordinator's scheduler reads there, in the order they are compared."""
 
 RESOURCES = ("cpu", "memory", *zones.HUGE_PAGES)
-"""What of a zone is ours; other resources have other owners."""
+"""Resources of a zone that are ours; other resources have other owners."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,7 +61,7 @@ def without(zone: Resources, shares: Resources) -> dict[str, Quantity]:
 
 
 class Amounts(msgspec.Struct, frozen=True):
-    """One resource of one zone."""
+    """A resource of a zone."""
 
     capacity: Quantity
     allocatable: Quantity

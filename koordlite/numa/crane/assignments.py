@@ -145,7 +145,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     containers: Mapping[str, int]
     """Containers that are given CPUs, with the CPUs they request, in the order of the spec."""
     barred: str = ""
-    """Why the pod gets no CPUs by Crane's rules, whatever it asks for; empty when nothing stands against it."""
+    """Reason why the pod gets no CPUs by Crane's rules, whatever it asks for; empty when nothing stands against it."""
 
 
 def valid_entries(before: Entries, claims: Iterable[Claim]) -> Entries:

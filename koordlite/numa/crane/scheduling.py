@@ -20,7 +20,7 @@ NO_TOPOLOGY = "node(s) failed to get NRT"
 NOT_ENOUGH = "node(s) had insufficient resource of NUMA node"
 NOT_EXCLUSIVE = "pod names containers that cannot have CPUs of their own"
 AWARE_RESOURCES = ("cpu",)
-"""What Crane's scheduler counts by NUMA node unless it is configured otherwise."""
+"""Resources that Crane's scheduler counts by NUMA node unless it is configured otherwise."""
 MAX_SCORE = 100
 _ZERO = Quantity(0)
 Amounts = Mapping[str, Quantity]
@@ -30,7 +30,7 @@ class CranePod(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about the pod for the scheduler."""
 
     containers: Sequence[Container]
-    """Those of the spec, without init containers."""
+    """Containers of the spec, without init containers."""
     policy: str = ""
     """`topology.crane.io/cpu-policy`; empty when the pod does not say."""
     only: Sequence[str] = ()
@@ -44,7 +44,7 @@ class CraneVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The answer for one node."""
 
     text: str = ""
-    """Why the node is refused, in Crane's words; empty when it is not."""
+    """Refusal of the node, in Crane's words; empty when it is not."""
     detail: str = ""
     """The same, or why Crane has no say, with numbers."""
     score: int = 0

@@ -32,7 +32,7 @@ def reserved_by_number(machine: Machine, count: int) -> CPUSet:
 def node_zones(
     nodes: Sequence[NUMANode], *, reserved_cpus: CPUSet, reserved: Mapping[str, Quantity], unavailable: CPUSet = EMPTY
 ) -> Iterator[Zone]:
-    """One zone for each NUMA node. `reserved` are kubelet's amounts (kubeReserved + systemReserved); of cpu it counts
+    """A zone for each NUMA node. `reserved` are kubelet's amounts (kubeReserved + systemReserved); of cpu it counts
     only while `reserved_cpus` names no CPU. CPUs that are `unavailable` are not allocatable. Costs are SLIT distances.
     """
     remaining = dict(reserved)

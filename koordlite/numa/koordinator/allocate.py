@@ -43,7 +43,7 @@ class NodeRequest(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     requests: Amounts
     """Amplified on a node that sells its CPUs several times."""
     original: Amounts
-    """As written in the pod."""
+    """Amounts as written in the pod."""
     count: int = 0
     """Whole CPUs."""
     bound: bool = False
@@ -79,7 +79,7 @@ class Reuse(msgspec.Struct, frozen=True, kw_only=True):
     """Taken before other CPUs."""
     preemptible: CPUSet = EMPTY
     only: Zones = msgspec.field(default_factory=dict)
-    """Where not empty: amounts come from here alone."""
+    """Only source of amounts, where not empty."""
 
 
 NO_REUSE = Reuse()

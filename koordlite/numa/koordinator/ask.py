@@ -34,14 +34,14 @@ class NUMAArgs(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments of Koordinator's plugin NodeNUMAResource."""
 
     default_bind: str = FULL_PCPUS
-    """What the bind policy `Default` means."""
+    """Meaning of the bind policy `Default`."""
     scoring: str = LEAST_ALLOCATED
-    """How nodes are scored: LeastAllocated or MostAllocated."""
+    """Scoring of nodes: LeastAllocated or MostAllocated."""
     numa_scoring: str = LEAST_ALLOCATED
-    """How NUMA nodes of one node are scored."""
+    """Scoring of the NUMA nodes of a node."""
     weights: Mapping[str, int] = msgspec.field(default_factory=lambda: {"cpu": 1, "memory": 1})
     prefer_closest: bool = False
-    """Of sets of as many NUMA nodes, those nearest together. Ours; kubelet's option `prefer-closest-numa-nodes`."""
+    """Prefer the nearest of sets of as many NUMA nodes. Ours; kubelet's option `prefer-closest-numa-nodes`."""
 
     @property
     def strategy(self) -> str:

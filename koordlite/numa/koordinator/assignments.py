@@ -34,13 +34,13 @@ class SharedPool(msgspec.Struct, frozen=True, kw_only=True):
     cpus: CPUSet
     """All that no reservation lists and that are not set apart for SYSTEM pods."""
     reserved: int = 0
-    """How many of them a reservation by amount takes away."""
+    """Number of them that a reservation by amount takes away."""
     exclusive: CPUSet = EMPTY
     """CPUs that pods have alone from kubelet or by Crane's annotations."""
     percent: float
     """The floor as a share of the CPUs that are not reserved."""
     shared_milli: int
-    """What the pods request that run in it whatever the annotations say."""
+    """Requests of the pods that run in it whatever the annotations say."""
 
     def shortage(self, remaining: CPUSet, request_milli: int) -> str:
         """Reason why promises may not leave it only `remaining`, when pods of `request_milli` share it; empty when they

@@ -56,7 +56,7 @@ def merge(
     states: Mapping[int, str],
     costs: Costs | None = None,
 ) -> Merged:
-    """One hint for the pod. `states`: those of `NodeAllocation`, for the `exclusive` rule. `costs`: of as many NUMA
+    """The hint for the pod. `states`: those of `NodeAllocation`, for the `exclusive` rule. `costs`: of as many NUMA
     nodes those nearest together come first; None: Koordinator's order."""
     lists, reasons = _collected(providers)
     everywhere = mask_of(nodes)
@@ -198,7 +198,7 @@ def _combined(combination: Sequence[Hint], everywhere: int, allowed: Callable[[i
 
 
 Fits = Callable[[int], bool]
-"""Whether the pod can be allocated inside the NUMA nodes of a mask."""
+"""Tells whether the pod can be allocated inside the NUMA nodes of a mask."""
 
 
 def hints(

@@ -51,7 +51,7 @@ class NodeTopology(msgspec.Struct, frozen=True, kw_only=True):
     cpu_manager: CPUManagerPolicy = _NO_CPU_MANAGER
     numa_policy: str = ""
     zones: Zones = msgspec.field(default_factory=dict)
-    """What each NUMA node may hand out, without the reserved CPUs; by its id, ascending."""
+    """Amounts each NUMA node may hand out, without the reserved CPUs; by its id, ascending."""
     ratios: Ratios | None = None
     """Amplification that is in `zones` already; None where it is not."""
     distances: Costs = msgspec.field(default_factory=dict)
@@ -74,9 +74,9 @@ class KoordinatorNode(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True
     amplification: Ratios | None = None
     """From the Node; None without the annotation."""
     reservations: Reservations = NO_RESERVATIONS
-    """Those of which `allocated` counts something; for one pod, since they differ in who may take them."""
+    """Reservations of which `allocated` counts something; for one pod, since they differ in who may take them."""
     bad_amplification: str = ""
-    """Why the Node's annotation cannot be read."""
+    """Reason why the Node's annotation cannot be read."""
 
     @classmethod
     def of(

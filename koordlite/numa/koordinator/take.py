@@ -78,7 +78,7 @@ def take(
 
 
 class _Taker:
-    """One choice on its way: what is free, what was taken, how many are still needed."""
+    """State of an allocation: CPUs that are free, CPUs taken, and the number still needed."""
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class _Taker:
         return [cpu for core in ordered for cpu in sorted((c.id for c in cores[core]), key=self._by_holders)]
 
     def _spread(self, cpus: Sequence[int]) -> list[int]:
-        """One thread of each core, then the second threads, and so on."""
+        """The first thread of each core, then the second threads, and so on."""
         if len(cpus) <= self.machine.per_core:
             return list(cpus)
         turns: collections.Counter[int] = collections.Counter()

@@ -90,7 +90,7 @@ def mask_text(mask: int) -> str:
 
 ZERO = Quantity(0)
 Ratios = Mapping[str, float]
-"""How many times a node sells a resource, by name."""
+"""Factor by which a node sells a resource, by name."""
 
 
 def plus(a: Quantity, b: Quantity) -> Quantity:
@@ -261,7 +261,7 @@ class Reserved(msgspec.Struct, frozen=True):
     """`Restricted`: a pod takes all it needs from the reservation; else the rest may come from the node."""
     zones: Zones = msgspec.field(default_factory=dict)
     taken_zones: Zones = msgspec.field(default_factory=dict)
-    """What its owners took of them."""
+    """Amounts its owners took of them."""
     free_cpus: CPUSet = EMPTY
     """Its CPUs that no owner has."""
 
@@ -282,7 +282,7 @@ class Reservations(msgspec.Struct, frozen=True, kw_only=True):
     """The reservations of one node, as one pod sees them."""
 
     matched: tuple[Reserved, ...] = ()
-    """Those the pod may take."""
+    """Reservations the pod may take."""
     others: tuple[Reserved, ...] = ()
     ignored: bool = False
     """The pod takes what is reserved as if it were free (label reservation-ignored)."""

@@ -45,7 +45,7 @@ class Managers(msgspec.Struct, frozen=True, dict=True):
 
 
 class KubeletNode(msgspec.Struct, frozen=True):
-    """One node: its managers and their books."""
+    """A node: its managers and their books."""
 
     managers: Managers
     cpus: CPUState = NO_CPUS
@@ -124,7 +124,7 @@ def admit(node: KubeletNode, pod: PodRequest) -> Admission:
 
 
 class _Work:
-    """One admission on its way: the books so far, and what later containers can use again."""
+    """State of an admission: the books so far, and what later containers can use again."""
 
     def __init__(self, node: KubeletNode, pod: PodRequest) -> None:
         self.node, self.pod, self._at = node, pod, ""
@@ -132,8 +132,8 @@ class _Work:
         self._memory: memory_manager.Reusable = {}
 
     def allocations(self) -> tuple[ContainerAllocation, ...]:
-        """One affinity for the whole pod, or each container aligned by itself, and given its part before the next one
-        is looked at."""
+        """Align the pod as a whole, or each container by itself, and allocate its part before the next one is looked
+        at."""
         whole = self._affinity(self.pod) if self.node.managers.scope == "pod" else None
         allocations = []
         for container in self.pod.containers:

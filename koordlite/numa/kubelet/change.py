@@ -56,10 +56,10 @@ class Effect(msgspec.Struct, frozen=True):
     """CPUs it has alone; empty for one that shares."""
     after: CPUSet
     reason: str = ""
-    """Of the refusal, as in the pod's status."""
+    """Reason of the refusal, as in the pod's status."""
     message: str = ""
     remains: str = ""
-    """Why draining leaves it where it is: `DaemonSet` or `static pod`."""
+    """Reason why draining leaves it where it is: `DaemonSet` or `static pod`."""
     unowned: bool = False
     """Nothing makes it again once it is deleted."""
     local_data: bool = False

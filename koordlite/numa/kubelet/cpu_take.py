@@ -39,7 +39,7 @@ def take_packed(
 
 
 class Taker:
-    """One allocation on its way: what is free, what is taken, how many CPUs are still needed."""
+    """State of an allocation: CPUs that are free, CPUs taken, and the number still needed."""
 
     def __init__(self, machine: Machine, available: CPUSet, count: int, *, numa_first: bool | None = None) -> None:
         """`numa_first`: whole NUMA nodes are taken before whole sockets; None: as the machine is built."""

@@ -33,7 +33,7 @@ NOTHING = Table()
 
 
 class MemoryNode(msgspec.Struct, frozen=True):
-    """One NUMA node. `group`: the nodes it serves requests together with; itself alone while it serves them singly."""
+    """A NUMA node. `group`: the nodes it serves requests together with; itself alone while it serves them singly."""
 
     tables: Mapping[str, Table]
     group: tuple[int, ...]

@@ -32,7 +32,7 @@ class Hint(NamedTuple):
 
 
 Hints = Mapping[str, Sequence[Hint] | None]
-"""What one manager says, by resource name: None is no opinion, an empty list that nothing could serve the request."""
+"""Hints of a manager by resource name: None is no opinion, an empty list that nothing could serve the request."""
 
 
 Nodes = tuple[int, ...]
@@ -44,7 +44,7 @@ def hints_by_nodes(
     can: Callable[[Nodes, int], bool],
     preferred: Callable[[Nodes, int], bool] = lambda members, fewest: len(members) == fewest,
 ) -> list[Hint]:
-    """One hint for every set of NUMA nodes (ids, mask) that `can` serve the request now. Preferred are those of the
+    """A hint for every set of NUMA nodes (ids, mask) that `can` serve the request now. Preferred are those of the
     smallest size that `could` serve it on an empty machine."""
     sets = list(subsets(nodes))
     fewest = next((len(members) for members, _ in sets if could(members)), len(sets[-1][0]) if sets else 0)

@@ -24,7 +24,7 @@ Counts = Mapping[str, int]
 
 
 class ContainerRequest(msgspec.Struct, frozen=True):
-    """One container. `cpus` are those it gets to itself, 0 for one in the shared pool."""
+    """Request of a container. `cpus` are those it gets to itself, 0 for one in the shared pool."""
 
     name: str
     cpus: int = 0
@@ -42,7 +42,7 @@ class PodRequest(msgspec.Struct, frozen=True):
     containers: tuple[ContainerRequest, ...]
 
     def only(self, container: ContainerRequest) -> PodRequest:
-        """One of its containers by itself, as scope `container` aligns it."""
+        """The pod with this container alone, as scope `container` aligns it."""
         return PodRequest(self.uid, (msgspec.structs.replace(container, kind="app"),))
 
     @property

@@ -22,7 +22,7 @@ from koordlite.numa.kubelet.requests import peak
 Amounts = Mapping[str, int]
 """Nano-units by resource name."""
 Zones = Mapping[int, Amounts]
-"""What is available by NUMA node id."""
+"""Available amounts by NUMA node id."""
 NANO = 10**9
 
 POD_REFUSED = "cannot align pod"
@@ -48,7 +48,7 @@ def cpu_left(reported: int | None, cpus: CPUSet, free: CPUSet) -> int:
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One container, or a pod as a whole. `name` is the container's."""
+    """Request of a container, or of a pod as a whole. `name` is the container's."""
 
     kind: Literal["init", "sidecar", "app", "pod"]
     name: str
@@ -56,7 +56,7 @@ class Part(msgspec.Struct, frozen=True):
     """Resource, amount, and whether the amount has to be free on the NUMA node; else it only has to be listed there."""
 
     usage: Amounts = msgspec.field(default_factory=dict)
-    """What it takes from its NUMA node."""
+    """Amounts it takes from its NUMA node."""
 
 
 class AlignedRequest(msgspec.Struct, frozen=True):

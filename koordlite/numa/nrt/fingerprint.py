@@ -14,7 +14,7 @@ import xxhash
 ATTRIBUTE = "nodeTopologyPodsFingerprint"
 METHOD_ATTRIBUTE = "nodeTopologyPodsFingerprintMethod"
 ANNOTATION = "topology.node.k8s.io/fingerprint"
-"""Where older reporters put it."""
+"""Annotation of older reporters."""
 Method = Literal["all", "with-exclusive-resources"]
 ONLY_EXCLUSIVE: Method = "with-exclusive-resources"
 

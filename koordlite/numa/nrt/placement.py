@@ -166,7 +166,7 @@ def _pair(pair: str) -> tuple[str, str]:
 
 
 def number(value: int) -> str:
-    """One number in letters: 0 to 63 takes one, to 1663 two, to 40063 three. ValueError below 0."""
+    """Encode a number in letters: 0 to 63 takes one, to 1663 two, to 40063 three. ValueError below 0."""
     if value < 0:
         raise ValueError(f"{value} is below 0")
     if value < _LAST:

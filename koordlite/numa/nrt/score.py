@@ -26,7 +26,7 @@ Weights = Mapping[str, int]
 Requests = Sequence[tuple[str, int, int]]
 """Resource, whole units, weight."""
 Formula = Callable[[Requests, Amounts], int]
-"""What is asked and what a zone has, in whole units, to a score."""
+"""Requests and the amounts of a zone, in whole units → score."""
 
 
 def score(
