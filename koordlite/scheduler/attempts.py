@@ -39,13 +39,8 @@ class Board:
 
     def judge(self, rows: Iterable[Row | None]) -> None:
         """Judge these nodes."""
-        shape, settings, refused, totals, ask = (
-            self._shape,
-            self._settings,
-            self.refused,
-            self._totals,
-            judge.refusal,
-        )
+        shape, settings, ask = self._shape, self._settings, judge.refusal
+        refused, totals = self.refused, self._totals
         for row in rows:
             if row is None:
                 continue

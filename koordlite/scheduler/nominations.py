@@ -105,12 +105,12 @@ class Nominations:
         named = pod.nominated or (current.nominated if current is not None else "")
         if named:
             return offers.by_node.get(named)
-        begun = [offer for offer in offers.by_node.values() if any(map(self._leaves, offer.victims))]
-        return begun[0] if len(begun) == 1 else None
-
-    def _leaves(self, victim: ClusterPod) -> bool:
-        pod = self._cluster.pods.get(victim.uid)
-        return pod is None or pod.deleting or pod.ended
+        emptying = []
+        for offer in offers.by_node.values():
+            victims_now = [self._cluster.pods.get(victim.uid) for victim in offer.victims]
+            if any(victim is None or not victim.alive for victim in victims_now):
+                emptying.append(offer)
+        return emptying[0] if len(emptying) == 1 else None
 
     def on_node(self, node: str, but: str) -> Iterator[tuple[ClusterPod, Offer]]:
         """Pods other than `but` for which the node is, or may be, emptied."""
