@@ -340,8 +340,8 @@ class _Draft:
                 )
                 for one, place in zip(candidates, places, strict=True)
             ]
-        others = (Refusal("OthersStay", f"it would go only together with {first.pod.key}, which stays"),)
-        return [one.kept(spoken or others) for one, spoken in zip(candidates, refusals, strict=True)]
+        joint_refusal = (Refusal("OthersStay", f"it would go only together with {first.pod.key}, which stays"),)
+        return [one.kept(spoken or joint_refusal) for one, spoken in zip(candidates, refusals, strict=True)]
 
     def _refusal_of_all(self, pods: list[PodView]) -> tuple[Refusal, ...]:
         reason, text = self._budget.refusal_of_all(pods)

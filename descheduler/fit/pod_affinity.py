@@ -57,8 +57,8 @@ class PodAffinity:
         partners = set.intersection(*[one.uids for one in near]) if len(near) > 1 else None
         required = []
         for term, one in zip(own_terms, near, strict=True):
-            others = [(value, uids - {pod.uid}) for value, uids in one.up_to_date().items()]
-            values = [value for value, uids in others if (uids if partners is None else uids & partners)]
+            partners_by_value = [(value, uids - {pod.uid}) for value, uids in one.up_to_date().items()]
+            values = [value for value, uids in partners_by_value if (uids if partners is None else uids & partners)]
             required.append((term.topology_key, frozenset(values)))
         if any(values for _, values in required) or not self._selects_itself(pod, own_terms):
             return list(required)

@@ -267,8 +267,8 @@ class LabelIndex:
             candidates = [(group, [t for t in some if matches(selector, t.labels)]) for group, some in candidates]
         # Pods of a whole group are in order already.
         whole = [group for group, some in candidates if group.is_all(some)]
-        others = [template for group, some in candidates if not group.is_all(some) for template in some]
-        return pods_of([*whole, *others])
+        templates = [template for group, some in candidates if not group.is_all(some) for template in some]
+        return pods_of([*whole, *templates])
 
     def _index(self, key: str) -> Mapping[str, list[_Part]]:
         if key not in self._by_key:
