@@ -70,9 +70,15 @@ def test_every_program_that_handles_signals_sets_such_an_event() -> None:
     sources = [path for name in ("koordlite", "descheduler") for path in (root / name).rglob("*.py")]
     handling = [path for path in sources if "signal.signal(" in path.read_text(encoding="utf-8")]
     found = sorted(str(path.relative_to(root)) for path in handling)
-    # These handle none by themselves: koordlite/commandline.py ignores Ctrl-C while a pager has the terminal, top.py
-    # leaves it to asyncio, and __main__.py minds it while modules are imported. What creation.py handles nobody sends.
-    others = ["koordlite/__main__.py", "koordlite/cli/top.py", "koordlite/commandline.py", "koordlite/creation.py"]
+    # These handle none by themselves: koordlite/commandline.py ignores Ctrl-C while a pager has the terminal,
+    # questions.py leaves it to asyncio, and __main__.py minds it while modules are imported. What creation.py handles
+    # nobody sends.
+    others = [
+        "koordlite/__main__.py",
+        "koordlite/cli/questions.py",
+        "koordlite/commandline.py",
+        "koordlite/creation.py",
+    ]
     assert found == sorted(["descheduler/cli/service.py", "koordlite/clock.py", *others])
     without = [path.name for path in handling if "SignalEvent()" not in path.read_text(encoding="utf-8")]
-    assert sorted(without) == ["__main__.py", "commandline.py", "creation.py", "top.py"]
+    assert sorted(without) == ["__main__.py", "commandline.py", "creation.py", "questions.py"]
