@@ -27,7 +27,6 @@ from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.threads import Worker
 
 if TYPE_CHECKING:
-    from koordlite.http.connections import Limits
     from koordlite.kube.client.access import Api
 
 LOG = logging.getLogger(__name__)
