@@ -1,4 +1,4 @@
-"""Where the command begins, `python -m descheduler` too."""
+"""Entry point of the command, also of `python -m descheduler`."""
 
 import sys
 

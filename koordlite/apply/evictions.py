@@ -32,7 +32,7 @@ class EvictionRefusal(msgspec.Struct, frozen=True):
 
 
 class _Silence(msgspec.Struct, frozen=True):
-    """Since the cluster last answered: how it failed to, until when nobody is asked for, and how often that was so."""
+    """Failures since the cluster last answered: the last one, until when nobody is asked for, and how many."""
 
     why: str = ""
     until: float = float("-inf")

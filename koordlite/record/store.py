@@ -1,4 +1,4 @@
-"""Where a record is written: the folder of a running recorder, up to a bound, or one file that must not be there yet.
+"""Destinations of a record: the folder of a running recorder, up to a bound, or one file that must not be there yet.
 
 Of the pieces in a folder the oldest goes when there is no room left. Nothing is synced to disk: a process that dies
 loses nothing, a machine that dies loses what it had not yet written, and a reader finds all that is whole. One write a

@@ -1,4 +1,4 @@
-"""Why a pod waits, by groups of nodes, and what would have to move so that it fits: by the extender's own judges.
+"""Reasons why a pod waits, by groups of nodes, and moves that would let it fit, by the extender's own judges.
 
 The nodes are those of one moment; the cluster's lock is held only to copy them, and to look where the pods of a node
 are. NUMA nodes, promised CPUs, what nodes keep back and Reservations count. What this program does not know of pods and

@@ -213,7 +213,7 @@ def _with_last_resort(
 
 
 def _stuck_since(snapshot: Snapshot, feature: str, rule: Rule | None, past: Past) -> float | None:
-    """Since when evictions for the rule come to nothing; None when they do not, or nothing has to go."""
+    """Time at which this rule's evictions began to fail; None when they do not, or nothing has to go."""
     before = recalled(snapshot, NAME, EvictionMemory)
     since = before.stuck.get(feature)
     if rule is None:
