@@ -330,6 +330,6 @@ def _batch_job(entry: Waiting) -> str:
 
 
 def count_begun(jobs: Iterable[MigrationJob], pods: Mapping[str, PodView]) -> Mapping[str, int]:
-    """Jobs let through or running, by the uid of their pods' controller. `known`: pods by uid."""
+    """Jobs let through or running, by the uid of their pods' controller. `pods`: by uid."""
     begun = [job.pod.uid for job in jobs if not job.finished and (job.passed or not job.pending)]
     return Counter(objects.controller_uid(pods[uid]) for uid in begun if uid in pods)

@@ -99,7 +99,7 @@ def exchanges(
 
     A job whose pod was evicted takes a place that a successor is in; one whose pod is still there takes a place that is
     free. It follows from the objects alone, so that it is the same after a restart between the writes of two jobs.
-    `gone` tells whether the pod is gone whose eviction a job has asked for, and looks after `reservations` were read.
+    `is_gone` tells whether the pod is gone whose eviction a job has asked for; it looks after `reservations` were read.
     Returns the names of new reservations by the names of jobs; a job that no other place is left for keeps its own.
     """
     jobs = tuple(jobs)
@@ -198,7 +198,7 @@ def _schedule(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
     scheduled = place.condition("Scheduled")
     refused = scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
     why = scheduled.message if scheduled is not None and refused else ""
-    # What was scheduled once stays so: the refusal of a later attempt is not with_condition.
+    # What was scheduled once stays so: the refusal of a later attempt is not noted.
     if refused and not objects.holds(job, "ReservationScheduled"):
         job = with_condition(job, "ReservationScheduled", False, now=state.now, reason="Unschedulable", message=why)
     if place.pending:

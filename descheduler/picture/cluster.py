@@ -124,8 +124,8 @@ class NodeView(Once, NodeReport, frozen=True, dict=True):
         return changed
 
     def those(self, key: Hashable, predicate: Callable[[PodView], bool]) -> tuple[PodView, ...]:
-        """The pods of `all_pods` for which `wanted` holds, asked once of each pod that comes. It must follow from the
-        pod alone: not from the node, the time or the policy."""
+        """The pods of `all_pods` for which `predicate` holds. It is asked once of each pod that comes, and must follow
+        from the pod alone: not from the node, the time or the policy."""
         by_key: dict[Hashable, tuple[Callable[[PodView], bool], tuple[PodView, ...]]]
         by_key = self.__dict__.setdefault("_those", {})
         if key not in by_key:

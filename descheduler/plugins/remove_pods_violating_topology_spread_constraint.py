@@ -239,7 +239,7 @@ def moves(
 
 
 def _take(giver: list[T], count: int, movable: Callable[[T], bool], preferred: Callable[[T], bool]) -> list[T]:
-    """Take up to `wanted` movable items from the end, preferred ones first. Those passed over go to the front: they are
+    """Take up to `count` movable items from the end, preferred ones first. Those passed over go to the front: they are
     not asked again before all others are gone."""
     items: list[T] = []
     stuck: list[T] = []

@@ -49,7 +49,7 @@ class Selection(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(plan, evict=evict, kept=keep)
 
     def sentence(self, plan: EvictionPlan, selected: EvictionPlan) -> str:
-        """Say what of the plan is not listed; empty when everything is. `shown`: see `of`."""
+        """Say what of the plan is not listed; empty when everything is. `selected`: see `of`."""
         outside = len(plan.outcomes) - len(selected.outcomes)
         parts = [f"only {self.only}: {_count(outside, 'other pod')} with findings left out"] if outside else []
         cut = [

@@ -45,7 +45,7 @@ def cover(
     leavers: Iterable[PodView],
     came: Iterable[PodView],
 ) -> dict[str, CoveredPods]:
-    """The budgets by `namespace/name`. `before`: those of the last picture, since when pods `left` and `came`;
+    """The budgets by `namespace/name`. `before`: those of the last picture, since when pods `leavers` and `came`;
     `everything`: all pods that there are now."""
     moves: dict[str, Moves] = defaultdict(lambda: ([], []))
     for side, pods in enumerate((leavers, came)):

@@ -122,7 +122,7 @@ class Level(msgspec.Struct, eq=False):
         return tuple(name for name, most in self.ceiling.items() if self.used.get(name, 0) > most)
 
     def lose(self, amounts: Amounts) -> None:
-        """Note that a pod which used `taken` leaves."""
+        """Note that a pod which used `amounts` leaves."""
         for name in self.used:
             self.used[name] -= amounts.get(name, 0)
         self.known_percent = None

@@ -139,14 +139,14 @@ def _observe_for(args: argparse.Namespace, path: pathlib.Path) -> int:
             raw = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="koordlite-"))) / "record"
         stop = ended_by_signals()
         settings = config.with_modes(machines.settings(args), "observe")
-        machine = stack.enter_context(contextlib.closing(machines.machine(args, settings, stop)))
-        machines.need_node(args, machine.cluster)
-        head, agent = _head(machine, settings), Agent(machine.host, machine.cluster, settings)
-        with (
-            contextlib.closing(store.OneFile(raw, head)) as file,
-            commandline.progress(f"recording {seconds:.0f} s"),
-        ):
-            agent.run(lambda tick: file.add(agent.last_round) if agent.last_round else None, seconds=seconds)
+        with contextlib.closing(machines.machine(args, settings, stop)) as machine:
+            machines.need_node(args, machine.cluster)
+            head, agent = _head(machine, settings), Agent(machine.host, machine.cluster, settings)
+            with (
+                contextlib.closing(store.OneFile(raw, head)) as file,
+                commandline.progress(f"recording {seconds:.0f} s"),
+            ):
+                agent.run(lambda tick: file.add(agent.last_round) if agent.last_round else None, seconds=seconds)
         if not args.mask:
             return sum(1 for _ in Record(path).moments()) if path.stat().st_size else 0
         return store.masked(path, head, Record(raw).moments, decide=verify.decided_again())

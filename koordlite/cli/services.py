@@ -51,6 +51,7 @@ _JOIN_SECONDS = 5.0
 
 def extender(args: argparse.Namespace) -> int:
     """Serve the extender until it is stopped. 1 when its reservation controller ended by itself."""
+    _address(args.listen, "--listen")  # A mistake there is said before anything is opened.
     if args.replicas > 1:
         return _front(args)
     from koordlite.kube.client.access import connect
@@ -300,7 +301,7 @@ def numa_page(
         api=api,
         audience=args.token_audience,
         local_token=token,
-        guard=RestGuard,
+        guard_type=RestGuard,
     )
     stop = threading.Event()
     views = Worker("numa views", lambda: service.keep_ready(stop, views.beat))

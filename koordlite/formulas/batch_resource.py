@@ -47,7 +47,7 @@ def shares(milli: int) -> int:
 
 
 def values(
-    request: Resources, *, period_us: int = burst.PERIOD_US, ratio: float = 1.0, quota_off: bool = False
+    resources: Resources, *, period_us: int = burst.PERIOD_US, ratio: float = 1.0, quota_off: bool = False
 ) -> Values:
     """Shares of the request, quota and memory limit of the limits.
 
@@ -57,11 +57,11 @@ def values(
     >>> values(Resources(request_milli=500, limit_milli=1000, limit_bytes=2**31), ratio=1.25)
     Values(shares=512, quota_us=80000, limit_bytes=2147483648)
     """
-    limit_milli = 0 if quota_off else request.limit_milli
+    limit_milli = 0 if quota_off else resources.limit_milli
     return Values(
-        shares=shares(request.request_milli),
+        shares=shares(resources.request_milli),
         quota_us=burst.base_quota(limit_milli=limit_milli, period_us=period_us, ratio=ratio),
-        limit_bytes=request.limit_bytes if request.limit_bytes > 0 else UNLIMITED,
+        limit_bytes=resources.limit_bytes if resources.limit_bytes > 0 else UNLIMITED,
     )
 
 

@@ -103,8 +103,8 @@ def page_cache(qos: MemoryQOS, *, limit: int) -> Values:
     values: Values = {}
     size, percent = None, qos.page_cache_limit_percent
     if qos.page_cache_limit_size is not None:
-        request = qos.page_cache_limit_size.value
-        size = max(min(request, limit) if limit > 0 else request, 0)
+        size = qos.page_cache_limit_size.value
+        size = max(min(size, limit) if limit > 0 else size, 0)
     elif percent is not None:
         size = max(limit, 0) * percent // 100
     if size is not None:

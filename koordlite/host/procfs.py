@@ -199,7 +199,7 @@ def kib(raw: bytes, name: bytes) -> int:
     """Bytes in a line of /proc/meminfo, or of a NUMA node's meminfo; ValueError when it is missing."""
     match = re.search(rb"(?:^| )" + re.escape(name) + rb":\s+(\d+) kB$", raw, re.MULTILINE)
     if not match:
-        raise ValueError(f"no line {name.decode()} in kB in {raw[:80]!r}")
+        raise ValueError(f"meminfo has no line {name.decode()} in kB: {raw[:80]!r}")
     return number(match[1]) * _KIB
 
 

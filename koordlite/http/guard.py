@@ -34,7 +34,7 @@ def by_cluster(api: Api, audience: str = "") -> Review:
 
     def review(token: str, verb: str, path: str, address: str) -> Answer | None:
         verdict = reviewer.verdict(token, verb, "/" + path.lstrip("/").partition("/")[0], address)
-        return None if verdict.standing == "allowed" else plain(status[verdict.standing], verdict.why)
+        return None if verdict.permission == "allowed" else plain(status[verdict.permission], verdict.why)
 
     return review
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from koordlite.kube.client.access import Api
 
 LOG = logging.getLogger(__name__)
+LAST_PORT = 65535
 QUERY_FIELDS = 20
 _IDLE_SECONDS = 10.0
 _POLL_SECONDS = 0.1
@@ -356,7 +357,7 @@ def address_of(text: str, setting: tuple[str, str], *, why: str, do: str, everyw
     """Address and port in `ADDRESS:PORT`; InputError with these words where there is no port, or no address either
     unless that may mean `everywhere`."""
     address, _, port = text.rpartition(":")
-    if not (port.isascii() and port.isdigit() and (address or everywhere)):
+    if not (port.isascii() and port.isdigit() and int(port) <= LAST_PORT and (address or everywhere)):
         raise InputError(Problem(*setting, text, why, do))
     return address.strip("[]"), int(port)
 
@@ -377,7 +378,7 @@ def listener(
     token_to_post: bool = False,
     all_read: bool = False,
     clients: Collection[str] | None = None,
-    guard: type[Guard] = Guard,
+    guard_type: type[Guard] = Guard,
     limits: Limits | None = None,
     setting: tuple[str, str] = ("command line", "--listen"),
 ) -> Server:
@@ -392,7 +393,7 @@ def listener(
             raise InputError(in_clear)
         LOG.warning("tokens are sent to %s in the clear: name a certificate with %s", address, in_clear)
     review = by_cluster(api, audience) if api else None
-    judge = guard(
+    guard = guard_type(
         exposed=exposed,
         local_token=local_token,
         review=review,
@@ -407,7 +408,7 @@ def listener(
         answer,
         change=change,
         post=post,
-        guard=judge,
+        guard=guard,
         certificate=certificate,
         limits=limits,
         setting=setting,

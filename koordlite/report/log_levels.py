@@ -64,9 +64,9 @@ class LevelTable:
         except UNREADABLE as error:
             raise ValueError(f'{error}; write for example {{"level": "debug", {self._example}}}') from error
         pod, name, seconds = request.pod, getattr(request, self._kind), request.for_seconds
-        if pod and name:
+        if pod and name and self._names:
             raise ValueError(f"a level is for a {self._kind} or for a pod, not for both")
-        if name and name not in self._names:
+        if name and self._names and name not in self._names:
             raise ValueError(f"there is no {self._kind} {name!r}; there are {', '.join(self._names)}")
         if seconds is not None and not 0 < seconds <= LONGEST_LOG_SECONDS:
             raise ValueError(f"forSeconds is {seconds:g}; it has to be more than 0 and at most {LONGEST_LOG_SECONDS}")

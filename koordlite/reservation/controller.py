@@ -369,15 +369,13 @@ class ReservationMetrics(Collector):
                 "1 while koord-scheduler runs, which holds Reservations itself",
                 float(bool(state.stands_back)),
             ),
-            ("placeholders", "Pods that hold places of Reservations", placeholders),
         ]
         for name, meaning, value in gauges:
             yield families.single(f"koordlite_reservation_{name}", meaning, value)
         by_phase = [((phase,), phases[phase]) for phase in (PENDING, AVAILABLE, WAITING, SUCCEEDED, FAILED)]
         yield families.gauge("koordlite_reservations", "Reservations by phase", ("phase",), by_phase)
-        yield families.single(
-            "koordlite_reservation_placeholders", "Pods that hold places of Reservations", placeholders
-        )
+        meaning = "Pods that hold places of Reservations"
+        yield families.single("koordlite_reservation_placeholders", meaning, placeholders)
         events = [((reason,), count) for reason, count in sorted(counts.items())]
         meaning = "What happened to Reservations, by the reason of the Event"
         yield families.counter("koordlite_reservation_events", meaning, ("reason",), events)

@@ -46,7 +46,7 @@ def begin(namespace: str, name: str, uid: str, *, before: HandOverText | None, n
 
 
 def give_up(attempt: HandOverText, now: float, remainder: str) -> str:
-    """The annotation after the pod did not come; `rest` holds the place from now on."""
+    """The annotation after the pod did not come; `remainder` holds the place from now on."""
     text = msgspec.structs.replace(attempt, ended=times.show(now), tries=attempt.tries + 1, rest=remainder)
     return msgspec.json.encode(text).decode()
 

@@ -322,7 +322,7 @@ def _begin(case: Case, owner: ClusterPod) -> Iterator[Action]:
 
 
 def _free(case: Case, owner: ClusterPod, remainder: str) -> Iterator[Action]:
-    """Keep room for the owner, and for placeholder `rest` of what it leaves over, and then free it.
+    """Keep room for the owner, and for placeholder `remainder` of what it leaves over, and then free it.
 
     Nobody is nominated again once the room is free: a scheduler that refuses a pod takes its nomination back, and each
     nomination makes it try again.

@@ -349,7 +349,7 @@ def _together(parts: Iterable[Mapping[int, Amounts]]) -> dict[int, dict[str, int
 def _coverage(
     report: Report, alive: Collection[ClusterPod], departed: Collection[ClusterPod], fresh: Collection[str]
 ) -> Coverage:
-    """Coverage by `report` of the pods `alive` on the node and of those recently `gone`.
+    """Coverage by `report` of the pods `alive` on the node and of those recently `departed`.
 
     `fresh` are the uids of those that the report was not known to count so far. Without a fingerprint, all others are
     taken for counted, and those that it places by name.

@@ -204,7 +204,8 @@ class Promises:
         except BindError as error:
             self._failed(pod, error)
             return None
-        current = self._cluster.shapes.pod(obj)
+        with self._cluster.lock:
+            current = self._cluster.shapes.pod(obj)
         promise = pod.uid, pod.resource_status, pod.crane_result
         if (current.uid, current.resource_status, current.crane_result) == promise:
             return obj

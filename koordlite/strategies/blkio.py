@@ -43,8 +43,8 @@ class Config(StrategySettings):
 def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
     """Disks that are named, while a class or a pod names one."""
     by_class = (slo.resource_qos.cgroup_root, slo.resource_qos.be_class)
-    has_disks = any(each.blkio_qos.enable for each in by_class) or any(BLKIO_QOS in pod.annotations for pod in pods)
-    return ("blocks",) if has_disks else ()
+    is_on = any(each.blkio_qos.enable for each in by_class) or any(BLKIO_QOS in pod.annotations for pod in pods)
+    return ("blocks",) if is_on else ()
 
 
 def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:

@@ -21,8 +21,8 @@ from koordlite.http.answers import Answer, plain
 from koordlite.http.certificate import CHECK_SECONDS, Certificate
 from koordlite.http.connections import BODY_BYTES
 from koordlite.http.guard import Guard
-from koordlite.http.server import CONNECTIONS, Server
-from koordlite.model.errors import ConfigError
+from koordlite.http.server import CONNECTIONS, Server, address_of
+from koordlite.model.errors import ConfigError, InputError
 
 
 @dataclasses.dataclass
@@ -241,3 +241,9 @@ def test_a_certificate_that_cannot_be_used_is_a_clear_error(tmp_path: pathlib.Pa
     (tmp_path / "empty.crt").write_text("")
     with pytest.raises(ConfigError, match=f"tlsCertFile.*({why})"):
         Certificate(str(tmp_path / cert), "")
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1", "9318", "[::1]", ""])
+def test_an_address_without_a_port_that_there_can_be_is_refused_with_the_words_of_its_option(text: str) -> None:
+    with pytest.raises(InputError, match="no port; write one"):
+        address_of(text, ("command line", "--listen"), why="no port", do="write one", everywhere=False)

@@ -83,3 +83,13 @@ def test_other_words_wait_for_the_first_and_get_their_own_answer() -> None:
     gate.set()
     assert requests.send("a", 2, lambda: "second", patience_seconds=5.0) == "second"
     requests.stop()
+
+
+def test_work_that_waited_for_other_work_has_its_patience_whole() -> None:
+    requests, gate = BackgroundRequests("test"), threading.Event()
+    with pytest.raises(ApiUnreachable):
+        requests.send("a", 1, lambda: gate.wait(5), patience_seconds=0.01)
+    threading.Timer(0.4, gate.set).start()
+    slow = threading.Event()
+    assert requests.send("a", 2, lambda: slow.wait(0.4) or "done", patience_seconds=0.6) == "done"
+    requests.stop()

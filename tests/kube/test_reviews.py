@@ -38,7 +38,7 @@ class Gate:
     clock: list[float]
 
     def standing(self, token: str = "scrape", verb: str = "get", path: str = "/metrics") -> str:
-        return self.reviewer.verdict(token, verb, path).standing
+        return self.reviewer.verdict(token, verb, path).permission
 
     @property
     def asked(self) -> int:

@@ -156,6 +156,7 @@ def _exported(registry: CollectorRegistry) -> Iterator[Exported]:
     found: dict[str, Exported] = {}
     for family in registry.collect():
         name = f"{family.name}{_SUFFIXES.get(family.type, '')}"
+        assert name not in found, f"{name} is exported twice in one scrape"
         found[name] = Exported(name, family.type, _labels(registry, family), family.documentation)
     yield from sorted(found.values())
 

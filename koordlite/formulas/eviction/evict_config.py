@@ -16,7 +16,7 @@ _BY_USE, _BY_REQUESTS = (USED_CPU, BE_MEMORY, USED_MEMORY), (ALLOCATABLE_CPU, AL
 HIGHEST_PRIORITY = 7999
 """Priority up to which rules about requests may evict: prod begins above."""
 DEFAULT_GAP_PERCENT = 2
-"""A lower end that is not set is so much below its config."""
+"""A lower end that is not set is so much below its threshold."""
 
 
 def mistake(feature: str, config: Threshold | None) -> str:

@@ -81,13 +81,16 @@ def _hold(fd: int, folder: Path) -> None:
     """Lock the open file and write our process id in it, for the message another agent would get."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        try:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        except OSError as error:
+            # A full disk has no room for our process id: the lock holds without.
+            if error.errno not in _FULL:
+                raise
     except BlockingIOError:
         holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
         why = f"{folder} is held by another agent, process {holder}: stop that one, or give this one its own folder"
         raise JournalError(why) from None
     except OSError as error:
-        # A full disk has no room for our process id: the lock holds without.
-        if error.errno not in _FULL:
-            raise JournalError(f"the state folder {folder} cannot be locked: {error}") from error
+        raise JournalError(f"the state folder {folder} cannot be locked: {error}") from error

@@ -50,7 +50,7 @@ class BackgroundRequests:
             self._fetch(to, errand, patience_seconds)
             errand = None
         if errand is None:
-            errand = self._errands[to] = _Errand(what, work, now)
+            errand = self._errands[to] = _Errand(what, work, time.monotonic())
             self._queue.put(errand)
         return self._fetch(to, errand, patience_seconds).result()  # type: ignore[no-any-return]
 

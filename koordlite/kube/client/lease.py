@@ -79,7 +79,7 @@ class Candidate:
         self._written_at = 0.0
         self._until = float("-inf")
         self._released = False
-        self._standing = LeaseState(leader=False)
+        self._state = LeaseState(leader=False)
 
     def is_leader(self) -> bool:
         """True while work may be done; ask again before each piece of it."""
@@ -92,7 +92,7 @@ class Candidate:
     @property
     def standing(self) -> LeaseState:
         """Result of the last attempt."""
-        return msgspec.structs.replace(self._standing, leader=self.is_leader())
+        return msgspec.structs.replace(self._state, leader=self.is_leader())
 
     def step(self) -> float:
         """Try once to renew or to take the lease; returns the seconds until the next try."""
@@ -194,7 +194,7 @@ class Candidate:
     def _note(self, error: str) -> None:
         spec = _spec(self._lease or {})
         holder, transitions = str(spec.get("holderIdentity") or ""), _whole_number(spec.get("leaseTransitions"), 0)
-        self._standing = LeaseState(False, holder, transitions, error)
+        self._state = LeaseState(False, holder, transitions, error)
 
     @property
     def _now(self) -> str:

@@ -44,7 +44,7 @@ Permission = Literal["allowed", "unknown", "forbidden", "unanswered", "busy"]
 class Verdict(msgspec.Struct, frozen=True):
     """The cluster's answer about one request."""
 
-    standing: Permission
+    permission: Permission
     """unknown: no such token; forbidden: an identity without the permission; unanswered: the API server did not say;
     busy: too many questions at once, nothing was asked."""
     why: str = ""
@@ -78,7 +78,7 @@ class Reviewer:
             if not self._may_ask(key[0], address, now):
                 return Verdict("busy", "too many tokens to ask the API server about; try again in a second")
         verdict = self._ask(token, verb, path)
-        if verdict.standing != "unanswered":
+        if verdict.permission != "unanswered":
             self._remember(key, address, verdict)
         return verdict
 
@@ -95,13 +95,13 @@ class Reviewer:
     def _remember(self, key: _Question, address: str, verdict: Verdict) -> None:
         with self._lock:
             now = self._now()
-            self._verdicts[key] = now + (YES_SECONDS if verdict.standing == "allowed" else NO_SECONDS), verdict
+            self._verdicts[key] = now + (YES_SECONDS if verdict.permission == "allowed" else NO_SECONDS), verdict
             _bound(self._verdicts, key)
-            if verdict.standing == "allowed":
+            if verdict.permission == "allowed":
                 self._good[key[0]] = None
                 _bound(self._good, key[0])
                 self._strangers.pop(address, None)
-            elif verdict.standing == "unknown":
+            elif verdict.permission == "unknown":
                 _, invented = self._strangers.get(address, (now, 0))
                 doubled = min(max(invented - STRANGERS, -1), 10)
                 pause = min(STRANGER_SECONDS[0] * 2**doubled, STRANGER_SECONDS[1]) if doubled >= 0 else 0.0

@@ -129,7 +129,8 @@ class EvictionRecord:
             notes, options = {"koordlite.io/eviction-reason": pod.reason}, {"preconditions": {"uid": pod.uid}}
             eviction = evictions.eviction(pod.namespace, pod.name, options, notes)
             eviction["metadata"]["creationTimestamp"] = taken_at
-            items = _read(self._path, msgspec.json.Decoder(_Items).decode, "until then no pod is evicted") or _Items()
+            decode, meanwhile = msgspec.json.Decoder(_Items).decode, "until then no pod is evicted"
+            items = _read(self._path, decode, meanwhile, UNREADABLE) or _Items()
             _replace(self._path, {"apiVersion": "v1", "kind": "List", "items": [*items.items, eviction]})
         self._deleted[pod.uid] = taken_at
 
@@ -162,13 +163,18 @@ class _Items(msgspec.Struct):
 _UNPUBLISHED = "until then nothing is published"
 
 
-def _read(path: Path, decode: Callable[[bytes], T], meanwhile: str) -> T | None:
-    """None when there is no file; InputError when it cannot be read."""
+def _read(
+    path: Path,
+    decode: Callable[[bytes], T],
+    meanwhile: str,
+    unreadable: tuple[type[Exception], ...] = (OSError, *UNREADABLE),
+) -> T | None:
+    """None when there is no file; InputError for errors of these types."""
     try:
         return decode(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, *UNREADABLE) as error:
+    except unreadable as error:
         raise InputError(Problem(str(path), "content", "", str(error), f"remove the file; {meanwhile}")) from error
 
 

@@ -110,7 +110,7 @@ class KubeletState:
         self._policy_changed_at = float("-inf")
         """When the CPU checkpoint last named another policy than before."""
         self._problems: dict[str, tuple[Problem, ...]] = {}
-        self._news = threading.Event()
+        self._changed = threading.Event()
         self._lock, self._stop, self._complete = threading.Lock(), threading.Event(), threading.Event()
         self._thread = Worker("kubelet", self._run)
 
@@ -140,7 +140,7 @@ class KubeletState:
         if self._poller:
             self._look(self._admitted)
             if self._poller.round():
-                self._news.set()
+                self._changed.set()
         if self._http is None:
             self._http = self._connect()
         if self._http is None:
@@ -187,8 +187,8 @@ class KubeletState:
 
     def take_changes(self) -> bool:
         """Tell if kubelet has given out something else since the last call."""
-        changed = self._news.is_set()
-        self._news.clear()
+        changed = self._changed.is_set()
+        self._changed.clear()
         return changed
 
     def pods_changed(self) -> None:

@@ -251,7 +251,7 @@ def _timed(samples: Sequence[Sample]) -> Iterator[tuple[present.Figures, float]]
 
 
 def _of_pods(measure: str, samples: Sequence[Sample], is_meant: Callable[[str], bool]) -> float | None:
-    """Shares of the pods that `chosen` names: the part of what they wanted that they did not get, or cores they
+    """Shares of the pods that are meant: the part of what they wanted that they did not get, or cores they
     used."""
     demand = used = 0
     measured, last = False, dict[str, Amount]()

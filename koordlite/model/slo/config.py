@@ -173,7 +173,7 @@ class _Strategies:
     def __init__(
         self, reading: Reading, section: Section, meanwhile: str, problems: list[Problem], *, verified: bool = False
     ) -> None:
-        self.labels, self.section, self.judged, self.meanwhile = reading.labels, section, verified, meanwhile
+        self.labels, self.section, self.verified, self.meanwhile = reading.labels, section, verified, meanwhile
         self.document = JSONDocument(reading.owner, section.key, meanwhile)
         self.document.problems = problems
 
@@ -189,7 +189,7 @@ class _Strategies:
         cluster = Layer("cluster", values)
         usable = usable and not self._crossed([cluster], section.cluster, self.meanwhile)
         groups = list(self._matching(root.get(section.entries), cluster))
-        if document.broken or not (usable or self.judged):
+        if document.broken or not (usable or self.verified):
             return None
         return [cluster, *groups[:1]]
 

@@ -23,7 +23,7 @@ from koordlite.numa.kubelet.cpu_manager import CPUOptions, CPUState, StaticPolic
 from koordlite.numa.kubelet.device_manager import NO_DEVICES, DeviceState
 from koordlite.numa.kubelet.memory_manager import NO_NODES, MemoryState, first_state
 from koordlite.numa.kubelet.merge import POLICIES, Options
-from koordlite.numa.kubelet.requests import of_pod
+from koordlite.numa.kubelet.requests import PodRequest, of_pod
 from koordlite.numa.machine import Machine
 
 Outcome = Literal["gets own CPUs", "keeps its CPUs", "gets other CPUs", "loses its own CPUs", "shared", "refused"]
@@ -114,7 +114,7 @@ def change(
     for obj in stays:
         pod = read[obj.metadata.uid]
         old, request = before.get(pod.uid, EMPTY), pod.request_milli()
-        answer = admit(node, of_pod(obj)) if node else None
+        answer = admit(node, _remaining(of_pod(obj), node)) if node else None
         changes: dict[str, object]
         if used + request > allocatable:
             amounts = f"requested: {request}, used: {used}, capacity: {allocatable}"
@@ -164,7 +164,8 @@ def _node(
 ) -> KubeletNode | None:
     if policy is None:
         return None
-    memory, devices = _memory_and_devices(kubelet.resources, {(p.metadata.namespace, p.metadata.name): p for p in pods})
+    by_name = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}
+    memory, devices = _memory_and_devices(kubelet.resources, topology, by_name)
     node = empty_node(
         topology,
         policy=next((word for word in POLICIES if word == kubelet.topology_manager_policy), "none"),
@@ -178,13 +179,27 @@ def _node(
     return msgspec.structs.replace(node, cpus=cpus) if cpus.shared or cpus.assigned else node
 
 
+def _remaining(request: PodRequest, node: KubeletNode) -> PodRequest:
+    """The request without memory and devices of init containers, where kubelet lists what the pod has: they are of
+    ended containers, which it no longer lists, and it does not allocate them again when it restarts."""
+    has = {*node.memory.assigned.get(request.uid, {}), *node.devices.assigned.get(request.uid, {})}
+    if not has:
+        return request
+    containers = (
+        msgspec.structs.replace(each, memory={}, devices={}) if each.kind == "init" and each.name not in has else each
+        for each in request.containers
+    )
+    return PodRequest(request.uid, tuple(containers))
+
+
 def _memory_and_devices(
-    resources: KubeletResources | None, pods: Mapping[tuple[str, str], objects.PodObject]
+    resources: KubeletResources | None, topology: Topology, pods: Mapping[tuple[str, str], objects.PodObject]
 ) -> tuple[MemoryState, DeviceState]:
     """Memory and devices as kubelet lists them: pods that stay keep theirs over a restart."""
     if resources is None:
         return NO_NODES, NO_DEVICES
-    memory, uids = first_state(resources.allocatable.memory), {pod.metadata.uid for pod in pods.values()}
+    memory = first_state([node.id for node in topology.nodes], resources.allocatable.memory)
+    uids = {pod.metadata.uid for pod in pods.values()}
     devices: dict[str, dict[str, frozenset[int]]] = {}
     for each in resources.allocatable.devices:
         by_id = devices.setdefault(each.resource, {})

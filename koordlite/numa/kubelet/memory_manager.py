@@ -96,13 +96,15 @@ class MemoryState(msgspec.Struct, frozen=True):
 NO_NODES = MemoryState({})
 
 
-def first_state(allocatable: Iterable[MemoryBlock]) -> MemoryState:
-    """The state of a machine on which nothing runs, by what kubelet may give out of each NUMA node."""
+def first_state(nodes: Iterable[int], allocatable: Iterable[MemoryBlock]) -> MemoryState:
+    """The state of a machine with these NUMA nodes on which nothing runs, by what kubelet may give out. It lists no
+    amount for a node with nothing to give; where it lists none at all, no memory is managed."""
     tables: dict[int, dict[str, Table]] = {}
     for block in allocatable:
         for node in block.nodes[:1]:
             tables.setdefault(node, {})[block.kind] = Table(block.size, block.size)
-    return MemoryState({node: MemoryNode(kinds, (node,)) for node, kinds in sorted(tables.items())})
+    ids = sorted({*nodes, *tables}) if tables else ()
+    return MemoryState({node: MemoryNode(tables.get(node, {}), (node,)) for node in ids})
 
 
 def hints(state: MemoryState, pod: PodRequest, reusable: Reusable) -> Hints | None:

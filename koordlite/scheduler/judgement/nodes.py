@@ -70,7 +70,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """Answer of a filter: whether a pod may go to a node, and where there."""
 
     protocol: str
-    """Who allocates on the node: kubelet, koordinator, crane, volcano, or none."""
+    """Who allocates on the node: kubelet, koordinator, crane, or none; volcano for a refusal by its policy."""
     refusal: str = ""
     """Stable text for the pod's condition; empty: it may."""
     numa_nodes: tuple[int, ...] = ()

@@ -38,11 +38,11 @@ def choose(
     is_leaving: bool = False,
     exempt: Collection[str] = (),
 ) -> Choice:
-    """The victims with which a pod of `priority` would be admitted: those `given`, or more. None: the node is
+    """The victims with which a pod of `priority` would be admitted: those `preferred`, or more. None: the node is
     dropped.
 
     `is_leaving`: other pods leave the node anyhow, and the row is that of the node without them, so that fewer than
-    those `given` may do. `exempt` are uids of pods that are no victims: they are on their way.
+    those `preferred` may do. `exempt` are uids of pods that are no victims: they are on their way.
     """
 
     def admits(victims: Sequence[ClusterPod]) -> bool:

@@ -134,7 +134,7 @@ def document(rows: Sequence[NodeNight], selection: Selection, *, problem: str = 
 
 
 def select(rows: Sequence[NodeNight], selection: Selection) -> list[NodeNight]:
-    """The rows that `asked` is about, the worst first; nodes without an answer are last, except by name."""
+    """The rows that `selection` is about, the worst first; nodes without an answer are last, except by name."""
     key: dict[str, Callable[[Night], float]] = {
         "limited": lambda night: -night.held_back_seconds,
         "lost": lambda night: -night.lost_core_hours,

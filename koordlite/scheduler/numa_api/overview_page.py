@@ -92,7 +92,7 @@ def document(
 
 
 def select(nodes: Collection[NodeView], selection: Selection, now: float) -> list[NodeView]:
-    """The nodes that `asked` is about, in its order."""
+    """The nodes that `selection` is about, in its order."""
     keep: dict[str, Callable[[NodeView], bool]] = {
         "all": lambda node: True,
         "violations": lambda node: bool(node.findings),

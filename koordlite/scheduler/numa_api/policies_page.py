@@ -42,7 +42,7 @@ for (const button of document.querySelectorAll("button[data-policy]"))
 
 
 def document(statuses: Mapping[str, str], *, may_switch: bool) -> str:
-    """`found`: of each policy `open`, `close`, or why that is unknown."""
+    """`statuses`: of each policy `open`, `close`, or why that is unknown."""
     rows = [_row(name, status, may_switch=may_switch) for name, status in statuses.items()]
     heads = ("policy", "what it does", "status", "switch")
     table = page.table(heads, rows, empty="there are no policies here", stacked=True)

@@ -262,6 +262,9 @@ def test_what_is_logged_changes_while_it_runs_and_changes_back(time: Time) -> No
     assert endpoints.put("/loglevel", b'{"level": "off"}').status == 200
     time.now = 9999.0
     assert json.loads(get(endpoints, "/loglevel")[1])["default"] == "off"
-    assert endpoints.put("/loglevel", b'{"level": "debug", "flow": "bind"}').status == 400
+    for of in ('"flow": "bind"', '"pod": "a/b", "flow": "x"'):
+        refused = endpoints.put("/loglevel", f'{{"level": "debug", {of}}}'.encode())
+        assert refused.status == 400
+        assert b"one level for all lines; leave pod and flow out" in refused.body
     assert endpoints.put("/loglevel", b"{").status == 400
     assert endpoints.put("/elsewhere", b"{}").status == 404

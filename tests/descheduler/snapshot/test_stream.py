@@ -298,10 +298,11 @@ def alone(obj: wire.PodObject) -> Pod:
     return msgspec.structs.replace(pod_reader.from_wire(obj), containers=())
 
 
-def test_what_was_forgotten_is_only_not_shared(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pack, "_KEPT", 1)
-    monkeypatch.setattr(pack, "_KEPT_PARTS", 1)
-    packer = Packer()
+@pytest.mark.parametrize("lasting", [False, True])
+def test_what_was_forgotten_is_only_not_shared(cluster: Any, monkeypatch: pytest.MonkeyPatch, lasting: bool) -> None:
+    for limit in ("_KEPT", "_KEPT_LASTING", "_KEPT_PARTS"):
+        monkeypatch.setattr(pack, limit, 1)
+    packer = Packer(lasting=lasting)
     pods = [cluster.pod(f"p{i}", "a", cpu=f"{i % 3 + 1}", labels={"app": f"a{i % 2}"}) for i in range(12)]
     kept = [packer.model(packer.small(decoded(one)), None) for one in pods]
     assert kept == [alone(decoded(one)) for one in pods]

@@ -24,7 +24,7 @@ TOPOLOGY = Topology(
     CPUS, tuple(NUMANode(i, CPUSet(c.id for c in CPUS if c.node == i), 16 * GIB, ((0, 10), (1, 21))) for i in (0, 1))
 )
 """Two NUMA nodes of four cores with two CPUs each: 0-3,8-11 and 4-7,12-15; 16 GiB each."""
-MEMORY = first_state([MemoryBlock("memory", 15 * GIB, (0,)), MemoryBlock("memory", 16 * GIB, (1,))])
+MEMORY = first_state((0, 1), [MemoryBlock("memory", 15 * GIB, (0,)), MemoryBlock("memory", 16 * GIB, (1,))])
 NICS = DeviceState({"vendor.com/nic": {"n0": frozenset({0}), "n1": frozenset({1}), "n2": frozenset({1})}})
 
 

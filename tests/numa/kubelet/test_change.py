@@ -231,3 +231,29 @@ def test_a_pod_is_aligned_with_the_memory_and_devices_that_kubelet_has_left() ->
     assert holder_cpus <= CPUSet.parse("2-3,6-7"), "beside the device that it has"
     assert near_cpus == CPUSet.parse("1,5"), "the only device left is there"
     assert result.effects[2].reason == "TopologyAffinityError"
+
+
+def with_init(name: str, cpu: str, created: str) -> objects.PodObject:
+    """A pod with an init container that asked for as much as its only container."""
+    one = with_nic(name, cpu)
+    init = tuple(msgspec.structs.replace(each, name="first") for each in one.spec.containers or ())
+    metadata = msgspec.structs.replace(one.metadata, creation_timestamp=created)
+    return msgspec.structs.replace(one, metadata=metadata, spec=msgspec.structs.replace(one.spec, init_containers=init))
+
+
+@pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])
+def test_an_init_container_that_has_ended_asks_for_nothing_again(policy: str) -> None:
+    free = ResourceSet(devices=(Devices(NIC, ("n0",), (0,)),), memory=(MemoryBlock("memory", 2**30, (0,)),))
+    resources = KubeletResources("pod-resources", free, (PodResources("ns", "a", {"c": free}),))
+    kubelet = msgspec.structs.replace(NONE, topology_manager_policy=policy, resources=resources)
+    assert outcomes(planned(with_init("a", "2", "2026-01-01T00:00:00Z"), kubelet=kubelet)) == {"ns/a": "gets own CPUs"}
+
+
+@pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])
+def test_a_numa_node_without_memory_to_give_may_be_the_one_with_the_cpus(policy: str) -> None:
+    all_of_it = ResourceSet(memory=(MemoryBlock("memory", 2**30, (0,)),))
+    resources = KubeletResources("pod-resources", all_of_it, (PodResources("ns", "a", {"c": all_of_it}),))
+    kubelet = msgspec.structs.replace(NONE, topology_manager_policy=policy, resources=resources)
+    result = planned(pod("a", "3"), pod("b", "2"), kubelet=kubelet, target=static(reserved="0"))
+    assert outcomes(result)["ns/a"] == "gets own CPUs"
+    assert result.effects[1].reason in ("TopologyAffinityError", "UnexpectedAdmissionError"), "no memory is left"

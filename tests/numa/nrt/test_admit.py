@@ -26,7 +26,7 @@ EMPTY = empty_node(
     Topology(CPUS, NODES),
     policy="single-numa-node",
     reserved=CPUSet((0,)),
-    memory=first_state(MemoryBlock("memory", size, (node,)) for node, size in ((0, 7 * GIB), (1, 8 * GIB))),
+    memory=first_state((0, 1), [MemoryBlock("memory", size, (node,)) for node, size in ((0, 7 * GIB), (1, 8 * GIB))]),
     devices=DeviceState({NIC: {f"n{i}": frozenset({i % 2}) for i in range(4)}}),
 )
 

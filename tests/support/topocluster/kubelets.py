@@ -64,7 +64,7 @@ class Shape:
             policy=self.policy,
             scope=self.scope,
             reserved=CPUSet((0, self.numa_nodes * self.cores)),
-            memory=first_state(memory),
+            memory=first_state(range(self.numa_nodes), memory),
         )
 
     @property
