@@ -191,7 +191,7 @@ class Clock:
 def reviewer() -> tuple[Cluster, Clock, Callable[[str, str], str]]:
     cluster, clock = Cluster(), Clock()
     made = Reviewer(cluster, monotonic=clock)  # type: ignore[arg-type]
-    return cluster, clock, lambda token, address: made.verdict(token, "get", "/metrics", address).standing
+    return cluster, clock, lambda token, address: made.verdict(token, "get", "/metrics", address).permission
 
 
 def test_invented_tokens_of_one_address_lead_to_few_reviews_and_leave_others_theirs(reviewer: Any) -> None:

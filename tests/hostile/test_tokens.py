@@ -34,7 +34,7 @@ def api(tmp_path: pathlib.Path) -> Iterator[access.Api]:
 )
 def test_only_tokens_of_the_audience_are_accepted(api: access.Api, audience: str, accepted: set[str]) -> None:
     reviewer = Reviewer(api, audience=audience)
-    found = {name: reviewer.verdict(name, "get", "/state").standing for name in ("wide", "bound", "elsewhere")}
+    found = {name: reviewer.verdict(name, "get", "/state").permission for name in ("wide", "bound", "elsewhere")}
     assert {name for name, standing in found.items() if standing == "allowed"} == accepted
     assert {standing for standing in found.values() if standing != "allowed"} == {"unknown"}
 
@@ -49,5 +49,5 @@ class Deaf:
 
 def test_a_server_that_knows_no_audiences_lets_nobody_in() -> None:
     deaf = Deaf()
-    assert Reviewer(deaf, audience="koordlite").verdict("t", "get", "/state").standing == "unknown"  # type: ignore[arg-type]
-    assert Reviewer(deaf).verdict("t", "get", "/state").standing == "allowed"  # type: ignore[arg-type]
+    assert Reviewer(deaf, audience="koordlite").verdict("t", "get", "/state").permission == "unknown"  # type: ignore[arg-type]
+    assert Reviewer(deaf).verdict("t", "get", "/state").permission == "allowed"  # type: ignore[arg-type]

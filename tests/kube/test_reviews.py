@@ -37,7 +37,7 @@ class Gate:
     reviewer: Reviewer
     clock: list[float]
 
-    def standing(self, token: str = "scrape", verb: str = "get", path: str = "/metrics") -> str:
+    def permission(self, token: str = "scrape", verb: str = "get", path: str = "/metrics") -> str:
         return self.reviewer.verdict(token, verb, path).permission
 
     @property
@@ -58,7 +58,7 @@ def gate(tmp_path: pathlib.Path) -> Iterator[Gate]:
 
 
 @pytest.mark.parametrize(
-    ("token", "verb", "path", "standing"),
+    ("token", "verb", "path", "permission"),
     [
         pytest.param("scrape", "get", "/metrics", "allowed", id="a role for the path lets in"),
         pytest.param("scrape", "get", "/state", "forbidden", id="another path is another permission"),
@@ -68,8 +68,8 @@ def gate(tmp_path: pathlib.Path) -> Iterator[Gate]:
         pytest.param("agent", "put", "/loglevel", "allowed", id="an administrator may all"),
     ],
 )
-def test_who_is_let_in(gate: Gate, token: str, verb: str, path: str, standing: str) -> None:
-    assert gate.standing(token, verb, path) == standing
+def test_who_is_let_in(gate: Gate, token: str, verb: str, path: str, permission: str) -> None:
+    assert gate.permission(token, verb, path) == permission
 
 
 def test_a_refusal_says_what_to_allow(gate: Gate) -> None:
@@ -79,42 +79,42 @@ def test_a_refusal_says_what_to_allow(gate: Gate) -> None:
 
 def test_a_yes_is_believed_for_a_minute_and_a_no_for_ten_seconds(gate: Gate) -> None:
     for _ in range(5):
-        gate.standing("scrape")
-        gate.standing("invented")
+        gate.permission("scrape")
+        gate.permission("invented")
     assert gate.asked == 3, "two questions for the one, one for the other"
     gate.clock[0] += NO_SECONDS
-    gate.standing("scrape")
-    gate.standing("invented")
+    gate.permission("scrape")
+    gate.permission("invented")
     assert gate.asked == 4
     gate.server.objects.remove("ClusterRoleBinding", "scraper", api_version="rbac.authorization.k8s.io/v1")
     gate.clock[0] += YES_SECONDS
-    assert gate.standing("scrape") == "forbidden"
+    assert gate.permission("scrape") == "forbidden"
 
 
 def test_an_api_server_that_fails_lets_nobody_in_and_is_asked_again(gate: Gate) -> None:
     gate.server.faults.add(Fault(resource="subjectaccessreviews", status=500))
     found = gate.reviewer.verdict("scrape", "get", "/metrics")
-    assert found.standing == "unanswered"
+    assert found.permission == "unanswered"
     assert "the API server could not be asked" in found.why
-    assert gate.standing("scrape") == "allowed"
+    assert gate.permission("scrape") == "allowed"
 
 
 def test_an_api_server_that_is_away_lets_nobody_in(gate: Gate) -> None:
     gate.server.stop()
-    assert gate.standing("scrape") == "unanswered"
+    assert gate.permission("scrape") == "unanswered"
 
 
 def test_a_flood_of_invented_tokens_is_no_flood_of_requests(gate: Gate) -> None:
     ask = gate.reviewer.verdict
-    found = [ask(f"invented-{number}", "get", "/metrics", f"10.0.0.{number}").standing for number in range(100)]
+    found = [ask(f"invented-{number}", "get", "/metrics", f"10.0.0.{number}").permission for number in range(100)]
     assert found.count("busy") == 100 - ASKED_PER_SECOND
     assert gate.asked == ASKED_PER_SECOND
     gate.clock[0] += 1.0
-    assert gate.standing("scrape") == "allowed"
+    assert gate.permission("scrape") == "allowed"
 
 
 def test_what_is_remembered_is_bounded(gate: Gate) -> None:
     for number in range(30):
         gate.clock[0] += 1.0
-        gate.standing(f"invented-{number}")
+        gate.permission(f"invented-{number}")
     assert len(gate.reviewer._verdicts) <= min(30, HELD)
