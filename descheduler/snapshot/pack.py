@@ -194,7 +194,7 @@ class Packer:
             msgspec.structs.replace(
                 each,
                 name=intern(each.name),
-                image=self._shared_text(each.image),
+                image=intern(each.image),
                 ports=self.share(each.ports),
                 resources=each.resources
                 and objects.Resources(requests=each.resources.requests, limits=self.share(each.resources.limits)),
@@ -215,12 +215,10 @@ class Packer:
 
     def _shared_texts(self, texts: dict[str, str] | None) -> dict[str, str] | None:
         """Share the single texts: where a pod has some of its own, the others are mostly not."""
-        return texts and {intern(key): self._shared_text(text) for key, text in texts.items()}
-
-    def _shared_text(self, text: str) -> str:
         if len(self._texts) >= _KEPT_PARTS:
             self._texts.clear()
-        return self._texts.setdefault(text, text)
+        shared = self._texts.setdefault
+        return texts and {intern(key): shared(text, text) for key, text in texts.items()}
 
     def _containers(
         self, states: tuple[objects.ContainerStatus, ...] | None
