@@ -24,6 +24,7 @@ from koordlite.lab.resctrl.filesystem import EmulatedResctrl
 from koordlite.model.errors import Problem
 from koordlite.model.picture.kubelet import Kubelet as KubeletState
 from koordlite.model.wire import objects
+from koordlite.unchanged import Unchanged
 
 START = 1_767_225_600.0
 """2026-01-01 00:00:00 UTC: a fixed date, so that two runs write the same bytes."""
@@ -68,11 +69,7 @@ class Sandbox:
         self.memory = MemoryLoad(self.machine, self.cgroups, settings, self._killed)
         self.each_second: Callable[[], None] | None = None
         """Called once a simulated second. `sandbox.chaos` disturbs the node from here."""
-        self._pods: Sequence[objects.PodObject] = ()
-        self._node: objects.NodeObject | None = None
-        self._problems: tuple[Problem, ...] = ()
-        self._reported: dict[str, tuple[objects.PodObject, object, objects.PodObject]] = {}
-        self._reported_node: tuple[objects.NodeObject, tuple[objects.NodeObject, tuple[Problem, ...]]] | None = None
+        self._unchanged = Unchanged()
         node = kernel_trees.NodeParts(
             machine=self.machine,
             cgroups=self.cgroups,
@@ -85,53 +82,30 @@ class Sandbox:
             seed=seed,
         )
         kernel_trees.plant(self.files, node)
-        self.files.place("/var/lib/kubelet/cpu_manager_state", File(self.kubelet.cpu_manager_state))
+        self.files.place("/var/lib/kubelet/cpu_manager_state", File(self.kubelet.managers.checkpoint))
 
     def sync(self, pods: Sequence[objects.PodObject], node: objects.NodeObject | None = None) -> tuple[Problem, ...]:
         """Run these pods and no others; what the sandbox's annotations got wrong comes back, with what holds instead.
 
         Cheap when nothing changed: the same objects as last time are not read again.
         """
-        if (
-            node is self._node
-            and len(pods) == len(self._pods)
-            and all(map(lambda first, second: first is second, pods, self._pods))
-        ):
-            return self._problems
-        self._pods, self._node = tuple(pods), node
-        self._problems = self.kubelet.sync(pods, node, self.clock.monotonic())
-        return self._problems
+        now = self.clock.monotonic()
+        return self._unchanged.of("sync", (node, *pods), lambda: self.kubelet.sync(pods, node, now))
 
     def reported(self, pods: Sequence[objects.PodObject]) -> tuple[objects.PodObject, ...]:
         """The pods with the status their kubelet reports; unchanged pods keep their identity."""
-        return tuple(map(self._report, pods))
+        return tuple(map(self.kubelet.reported, pods))
 
     def kubelet_state(self, configured: KubeletState) -> KubeletState:
         """Kubelet's configuration: as configured, and with the CPUs it gave away exclusively."""
-        managers = self.kubelet.managers
-        if not managers.static:
-            return configured
-        return KubeletState(
-            cpu_manager_policy="static",
-            cpu_manager_options=configured.cpu_manager_options,
-            topology_manager_policy=managers.policy or configured.topology_manager_policy,
-            topology_manager_scope=managers.scope or configured.topology_manager_scope,
-            reserved_cpus=managers.reserved or configured.reserved_cpus,
-            pod_cpus=self.kubelet.pod_cpus,
-        )
-
-    def node_object(self, name: str) -> objects.NodeObject:
-        """A Node as this machine's kubelet registers it."""
-        return kubelet.fresh(self.machine, name)
+        return self.kubelet.managers.state(configured)
 
     def reported_node(self, node: objects.NodeObject) -> tuple[objects.NodeObject, tuple[Problem, ...]]:
         """The node with this machine's CPUs and memory, and what its manifest got wrong about them.
 
         An unchanged node keeps its identity.
         """
-        if self._reported_node is None or self._reported_node[0] is not node:
-            self._reported_node = (node, kubelet.corrected(self.machine, node))
-        return self._reported_node[1]
+        return self._unchanged.of("node", (node,), lambda: kubelet.corrected(self.machine, node))
 
     def advance(self, seconds: float) -> None:
         """Let time pass without keeping pace, whatever the stop event says."""
@@ -159,15 +133,3 @@ class Sandbox:
 
     def _killed(self, dying: Sequence[Workload]) -> None:
         self.kubelet.killed(dying, self.clock.monotonic())
-
-    def _report(self, obj: objects.PodObject) -> objects.PodObject:
-        uid = obj.metadata.uid
-        running, refusal = self.kubelet.running.get(uid), self.kubelet.managers.refused.get(uid)
-        if running is None and refusal is None:
-            return obj
-        state = refusal or (running and (sum(running.restarts.values()), tuple(running.waiting.items())))
-        reported = self._reported.get(uid)
-        if reported is None or reported[0] is not obj or reported[1] != state:
-            pod = kubelet.reported(obj, running) if running else obj
-            reported = self._reported[uid] = (obj, state, kubelet.refused(obj, refusal) if refusal else pod)
-        return reported[2]

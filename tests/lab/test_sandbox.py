@@ -15,6 +15,7 @@ from koordlite.lab import Sandbox, shapes
 from koordlite.lab.cluster.cluster import SandboxCluster
 from koordlite.lab.machine import shapes as machines
 from koordlite.lab.machine.clock import SandboxClock
+from koordlite.lab.pods import kubelet
 from koordlite.model.change import ClusterChange
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.wire import objects
@@ -148,7 +149,7 @@ def test_a_thread_can_be_looked_up_by_its_own_id(v2: Sandbox, make_pod: MakePod)
 
 
 def test_a_node_object_fits_the_machine() -> None:
-    node = Sandbox("small").node_object("n1")
+    node = kubelet.fresh(machines.machine("small"), "n1")
     assert node.metadata.name == "n1"
     assert node.status.capacity == {"cpu": "4", "memory": "8388608Ki", "pods": "110"}
     assert (node.status.allocatable or {})["memory"] == "8286208Ki"
@@ -156,12 +157,12 @@ def test_a_node_object_fits_the_machine() -> None:
 
 def test_a_node_without_a_status_gets_the_machines(v1: Sandbox) -> None:
     node, problems = v1.reported_node(objects.NodeObject(metadata=objects.ObjectMeta(name="n1")))
-    assert node.status == v1.node_object("n1").status
+    assert node.status == kubelet.fresh(v1.machine, "n1").status
     assert problems == ()
 
 
 def test_a_node_that_is_right_is_not_touched(v1: Sandbox) -> None:
-    right = v1.node_object("n1")
+    right = kubelet.fresh(v1.machine, "n1")
     assert v1.reported_node(right) == (right, ())
     assert v1.reported_node(right)[0] is right
 

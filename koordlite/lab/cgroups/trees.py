@@ -153,6 +153,13 @@ class Hierarchy:
         self.epoch += 1
         return group
 
+    def make_all(self, path: str) -> Group:
+        """Make the group with its parents; present ones stay as they are."""
+        group = self.root
+        for name in path.split("/"):
+            group = group.children.get(name) or self.make(group, name)
+        return group
+
     def remove(self, group: Group) -> None:
         """rmdir: EBUSY while threads or groups are inside."""
         if group.children or group.tids:
@@ -209,9 +216,7 @@ class Cgroups:
     def make(self, path: str) -> None:
         """Make the group everywhere, with its parents; present ones stay as they are."""
         for hierarchy in self.hierarchies:
-            group = hierarchy.root
-            for name in path.split("/"):
-                group = group.children.get(name) or hierarchy.make(group, name)
+            hierarchy.make_all(path)
 
     def remove(self, path: str) -> None:
         """Remove the group and everything below it, everywhere; its threads must have ended."""

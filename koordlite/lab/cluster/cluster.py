@@ -82,7 +82,7 @@ class SandboxCluster:
             )
             for pod in pods
         )
-        free = self._sandbox.kubelet.managers.cpus - kubelet.reserved_cpus
+        free = self._sandbox.machine.cpuset - kubelet.reserved_cpus
         return KubeletResources("pod-resources", ResourceSet(free), tuple(assigned))
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:

@@ -131,6 +131,11 @@ class Workload(msgspec.Struct, eq=False):
     used_milli: float = 0.0
     """In the last step."""
 
+    @property
+    def container(self) -> str:
+        """Name of the container."""
+        return self.name.rpartition("/")[2]
+
 
 class Branch(msgspec.Struct, eq=False):
     """A group with workloads in it (`leaves`, by number) or below it."""

@@ -35,10 +35,10 @@ class Processes:
         self.born: list[Callable[[int, int], None]] = []
         """Called for every thread that another one makes: (its id, its maker's)."""
 
-    def spawn(self, comm: str, *, threads: int, now: float) -> Process:
+    def spawn(self, comm: str, *, threads: int, now: float, oom_score_adj: int = 0, pod: str = "") -> Process:
         """Start a process with that many threads."""
         tids = tuple(next(self._next) for _ in range(threads))
-        process = Process(tids[0], comm, tids, int(now * TICKS_PER_SECOND))
+        process = Process(tids[0], comm, tids, int(now * TICKS_PER_SECOND), oom_score_adj=oom_score_adj, pod=pod)
         self._by_tid.update(dict.fromkeys(tids, process))
         return process
 

@@ -9,7 +9,6 @@ has fewer CPUs) the container does not start.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 from collections.abc import Iterable, Sequence
 
@@ -21,6 +20,7 @@ from koordlite.lab.cgroups import files
 from koordlite.lab.cgroups.trees import UNLIMITED, Cgroups, Group
 from koordlite.lab.load import memory
 from koordlite.lab.load.connections import ELSEWHERE, Connections
+from koordlite.lab.load.demand import NOTHING
 from koordlite.lab.load.workloads import Workload, Workloads
 from koordlite.lab.machine.clock import BOOTED
 from koordlite.lab.machine.machine import Machine
@@ -31,13 +31,11 @@ from koordlite.lab.pods.pod_spec import Behaviour, ContainerSpec
 from koordlite.model import node as nodes
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
-from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
-from koordlite.numa.kubelet.admit import Admission
 
 PODS = 110
 EVICTION_MEMORY = 100 * 2**20
@@ -132,6 +130,8 @@ class EmulatedKubelet:
         self.layout = names.layout(machine.cgroup_version, kubepods)
         self.running: dict[str, RunningPod] = {}
         """Started pods by uid."""
+        self._reported: dict[str, tuple[objects.PodObject, object, objects.PodObject]] = {}
+        """Pods by uid: the object, what its report follows from besides, and the report."""
         self._dead: list[tuple[float, Workload]] = []
         self._unstarted: list[tuple[float, RunningPod, ContainerSpec]] = []
         self.managers, self.connections = Managers(machine), Connections()
@@ -140,7 +140,7 @@ class EmulatedKubelet:
         self._set_shares(self.layout.kubepods, pod_spec.shares(1000 * len(machine.cpus)))
         self._set_shares(self.layout.besteffort, pod_spec.MIN_SHARES)
         daemons = processes.spawn("node-daemons", threads=4, now=0)
-        self._daemons = Workload("", "system", SYSTEM_GROUP, daemons, pod_spec.system_demand(None, []))
+        self._daemons = Workload("", "system", SYSTEM_GROUP, daemons, NOTHING)
         self._start(self._daemons)
 
     def sync(
@@ -148,8 +148,8 @@ class EmulatedKubelet:
     ) -> tuple[Problem, ...]:
         """Start what is new, stop what is gone, take over changed annotations; what cannot be read comes back."""
         problems: list[Problem] = []
-        self._daemons.demand = pod_spec.system_demand(node, problems)
-        restarted = self.managers.configure(node, problems)
+        self._daemons.demand, configuration = pod_spec.node_behaviour(node, problems)
+        restarted = self.managers.configure(configuration)
         bound = {obj.metadata.uid: obj for obj in pods if obj.status.phase in ("", "Pending", "Running")}
         self.managers.keep(bound)
         for uid in [uid for uid in self.running if uid not in bound]:
@@ -166,33 +166,29 @@ class EmulatedKubelet:
         self._connect()
         return tuple(problems)
 
-    @property
-    def pod_cpus(self) -> tuple[PodCPUs, ...]:
-        """CPUs that the static CPU manager gave away."""
-        return self.managers.given(
-            {uid: each.containers[0].name for uid, each in self.running.items() if each.containers}
-        )
-
-    def cpu_manager_state(self) -> str:
-        """The checkpoint file of the CPU manager."""
-        exclusive = self.pod_cpus
-        state = {
-            "policyName": "static" if self.managers.static else "none",
-            "defaultCpuSet": str(self.managers.shared) if self.managers.static else "",
-            "entries": {each.uid: {name: str(cpus) for name, cpus in each.containers.items()} for each in exclusive},
-            "checksum": 0,
-        }
-        return json.dumps({key: value for key, value in state.items() if value != {}}, separators=(",", ":"))
+    def reported(self, obj: objects.PodObject) -> objects.PodObject:
+        """The pod with the status that kubelet reports; unchanged pods keep their identity."""
+        uid = obj.metadata.uid
+        running, refusal = self.running.get(uid), self.managers.refused.get(uid)
+        if running is None and refusal is None:
+            return obj
+        state = refusal or (running and (sum(running.restarts.values()), tuple(running.waiting.items())))
+        last = self._reported.get(uid)
+        if last is None or last[0] is not obj or last[1] != state:
+            if refusal:
+                status = structs.replace(obj.status, phase="Failed", reason=refusal.reason, message=refusal.message)
+            else:
+                status = _status(running, obj.status) if running else obj.status
+            last = self._reported[uid] = obj, state, structs.replace(obj, status=status)
+        return last[2]
 
     def killed(self, workloads: Sequence[Workload], now: float) -> None:
         """The kernel has killed these containers: they come back in a while, in the groups they had.
 
         A real kubelet gives a restarted container a new id and group; here both stay.
         """
-        for workload in workloads:
-            self._workloads.remove(workload)
-            self._end(workload.process)
-            self._dead.append((now + RESTART_SECONDS, workload))
+        self._end(each.process for each in workloads)
+        self._dead += [(now + RESTART_SECONDS, each) for each in workloads]
 
     def restart(self, now: float) -> None:
         """Start again what was killed, or could not be started, long enough ago, unless its pod or group is gone."""
@@ -208,19 +204,16 @@ class EmulatedKubelet:
             running = self.running.get(workload.uid)
             if running is None or workload not in running.workloads or self._cgroups.cpu.find(workload.group) is None:
                 continue
-            old, container = workload.process, workload.name.rpartition("/")[2]
-            workload.process = self._processes.spawn(old.comm, threads=len(old.tids), now=now)
-            workload.process.oom_score_adj, workload.process.pod = old.oom_score_adj, old.pod
+            old, container = workload.process, workload.container
+            workload.process = self._processes.spawn(
+                old.comm, threads=len(old.tids), now=now, oom_score_adj=old.oom_score_adj, pod=old.pod
+            )
             running.restarts[container] = running.restarts.get(container, 0) + 1
             self._start(workload)
 
     def end_below(self, group: str) -> None:
         """End every process in a group and below it, then remove the group: what an OOM kill or a crash leaves."""
-        tids = self._cgroups.tids_below(group)
-        for workload in [each for each in self._workloads if set(each.process.tids) & tids]:
-            self._workloads.remove(workload)
-        for process in {self._processes.of(tid) for tid in tids}:
-            self._end(process)
+        self._end(self._processes.of(tid) for tid in self._cgroups.tids_below(group))
         self._cgroups.remove(group)
 
     def _connect(self) -> None:
@@ -236,14 +229,20 @@ class EmulatedKubelet:
         problems: list[Problem] = []
         described = pod_reader.from_wire(obj)
         behaviour = pod_spec.behaviour(described, self._seed, problems)
-        self.managers.pin(uid, behaviour.static_cpus)
+        if described.containers:
+            self.managers.pin(uid, described.containers[0].name, behaviour.static_cpus)
         if present is None:
             if not self.managers.admit(obj):
                 return
             group = names.pod_group(self.layout, uid, described.kube_qos)
             present = self.running[uid] = RunningPod(obj, described, behaviour, group)
-            self._make(present.group)
-            present.pause = self._start_pause(present, now)
+            pause = self._container_group(group, pod_spec.container_id(uid, "pause"))
+            self._make(pause)
+            self._set_shares(pause, pod_spec.MIN_SHARES)
+            present.pause = self._processes.spawn(
+                "pause", threads=1, now=now, oom_score_adj=pod_spec.PAUSE_ADJ, pod=uid
+            )
+            self._cgroups.attach(pause, present.pause.tids)
             present.containers = pod_spec.containers(present.described)
             for spec in present.containers:
                 self._start_container(present, spec, now)
@@ -252,28 +251,29 @@ class EmulatedKubelet:
         self._follow(present, now)
 
     def _follow(self, running: RunningPod, now: float) -> None:
-        """Resources and behaviour as the pod's manifest has them now."""
+        """Set behaviour, shares, quotas and memory of the pod and its containers, also after a resize in place."""
+        described, behaviour = running.described, running.behaviour
+        specs = {spec.name: spec for spec in pod_spec.containers(described)}
         for workload in running.workloads:
-            workload.demand, workload.disk = running.behaviour.demand, running.behaviour.disk
-        self._set_resources(running)
-        self._set_memory(running, now)
-
-    def _start_pause(self, fresh: RunningPod, now: float) -> Process:
-        group = self._container_group(fresh.group, pod_spec.container_id(fresh.described.uid, "pause"))
-        self._make(group)
-        self._set_shares(group, pod_spec.MIN_SHARES)
-        process = self._processes.spawn("pause", threads=1, now=now)
-        process.oom_score_adj, process.pod = pod_spec.PAUSE_ADJ, fresh.described.uid
-        self._cgroups.attach(group, process.tids)
-        return process
+            workload.demand, workload.disk = behaviour.demand, behaviour.disk
+            spec, group = specs.get(workload.container), self._cgroups.memory.find(workload.group)
+            if spec is not None:
+                self._set_limits(workload.group, spec.shares, spec.quota_us, spec.memory_limit)
+            if group is not None and workload.memory != behaviour.memory:
+                # What the pod wants is there from the start; later it grows and shrinks as memory is filled.
+                workload.memory = behaviour.memory
+                memory.fill(workload, group, seconds=now - BOOTED)
+        milli = 0 if described.kube_qos is KubeQoS.BEST_EFFORT else described.request_milli("cpu")
+        quotas, limits = [each.quota_us for each in specs.values()], [each.memory_limit for each in specs.values()]
+        quota_us, limit = (UNLIMITED if UNLIMITED in each else sum(each) for each in (quotas, limits))
+        self._set_limits(running.group, pod_spec.shares(milli), quota_us, limit)
 
     def _start_container(self, fresh: RunningPod, spec: ContainerSpec, now: float) -> None:
         group = self._container_group(fresh.group, spec.id)
-        self._make(group)
-        cpus = self._own_cpus(fresh, spec.name)
+        made, cpus = self._make(group), self._own_cpus(fresh, spec.name)
         try:
             if cpus is not None:
-                self._write_cpus(self._cpuset(group), cpus)
+                self._write_cpus(made, cpus)
         except OSError as error:
             words = (error.strerror or "").lower()
             fresh.waiting[spec.name] = f'failed to write "{cpus}": /sys/fs/cgroup/cpuset/{group}/cpuset.cpus: {words}'
@@ -284,11 +284,11 @@ class EmulatedKubelet:
         demand = fresh.behaviour.demand
         # One thread for each CPU when it is greedy, else a few.
         threads = len(self._machine.cpus) if math.isinf(demand.milli(0)) else 4
-        process = self._processes.spawn(spec.name[:15], threads=threads, now=now)
-        process.oom_score_adj = pod_spec.oom_score_adj(fresh.described, spec.memory_request, self._machine.memory)
-        process.pod = fresh.described.uid
+        adj = pod_spec.oom_score_adj(fresh.described, spec.memory_request, self._machine.memory)
+        uid = fresh.described.uid
+        process = self._processes.spawn(spec.name[:15], threads=threads, now=now, oom_score_adj=adj, pod=uid)
         name = f"{fresh.described.key}/{spec.name}"
-        workload = Workload(fresh.described.uid, name, group, process, demand, 1 / len(fresh.containers))
+        workload = Workload(uid, name, group, process, demand, 1 / len(fresh.containers))
         self._start(workload)
         fresh.workloads = (*fresh.workloads, workload)
 
@@ -298,47 +298,33 @@ class EmulatedKubelet:
             return running.behaviour.cpuset & self._machine.cpuset
         return self.managers.of(running.described.uid, container)
 
-    def _set_resources(self, running: RunningPod) -> None:
-        """Shares, quotas and memory of the pod and its containers, also after a resize in place."""
-        specs = pod_spec.containers(running.described)
-        best_effort = running.described.kube_qos is KubeQoS.BEST_EFFORT
-        milli = 0 if best_effort else running.described.request_milli("cpu")
-        self._set_shares(running.group, pod_spec.shares(milli))
-        by_name = {workload.name.rpartition("/")[2]: workload for workload in running.workloads}
-        for spec, workload in ((spec, by_name[spec.name]) for spec in specs if spec.name in by_name):
-            self._set_shares(workload.group, spec.shares)
-            self._set_limits(workload.group, quota_us=spec.quota_us, memory=spec.memory_limit)
-        quotas, limits = [spec.quota_us for spec in specs], [spec.memory_limit for spec in specs]
-        quota, memory = (UNLIMITED if UNLIMITED in each else sum(each) for each in (quotas, limits))
-        self._set_limits(running.group, quota_us=quota, memory=memory)
-
     def _start(self, workload: Workload) -> None:
         self._cgroups.attach(workload.group, workload.process.tids)
         self._workloads.add(workload)
 
     def _stop_pod(self, uid: str) -> None:
         pod = self.running.pop(uid)
-        running = set(self._workloads)
-        for workload in pod.workloads:
-            if workload in running:
-                self._workloads.remove(workload)
-                self._end(workload.process)
-        if pod.pause is not None:
-            self._end(pod.pause)
+        self._end([*(workload.process for workload in pod.workloads), *([pod.pause] if pod.pause else [])])
         self._cgroups.remove(pod.group)
 
-    def _end(self, process: Process) -> None:
-        for tid in process.tids:
-            self._cgroups.detach(tid)
-        self._processes.end(process)
+    def _end(self, processes: Iterable[Process]) -> None:
+        ended = set(processes)
+        for workload in [each for each in self._workloads if each.process in ended]:
+            self._workloads.remove(workload)
+        for process in ended:
+            for tid in process.tids:
+                self._cgroups.detach(tid)
+            self._processes.end(process)
 
-    def _make(self, path: str) -> None:
-        """mkdir with parents. On v1 new cpusets are empty, so runc copies each from its parent."""
+    def _make(self, path: str) -> Group:
+        """mkdir with parents; the group for CPUs. On v1 new cpusets are empty, so runc copies each from its parent."""
         self._cgroups.make(path)
+        made = self._cgroups.cpuset.make_all(path)
         if self._cgroups.version == 1:
-            for group in reversed(list(self._cpuset(path).lineage())):
+            for group in reversed(list(made.lineage())):
                 if group.parent is not None and not group.cpus:
                     group.cpus, group.mems = group.parent.cpus, group.parent.mems
+        return made
 
     def _set_pool(self) -> None:
         """Under the static policy every other container is kept off the exclusive CPUs. What the kernel refuses stays
@@ -347,7 +333,7 @@ class EmulatedKubelet:
         for running in (each for each in pods if each.behaviour.cpuset is None):
             for workload in running.workloads:
                 group = self._cgroups.cpuset.find(workload.group)
-                cpus = self._own_cpus(running, workload.name.rpartition("/")[2])
+                cpus = self._own_cpus(running, workload.container)
                 if group is not None and cpus is not None and group.cpus != cpus:
                     with contextlib.suppress(OSError):
                         self._write_cpus(group, cpus)
@@ -360,20 +346,13 @@ class EmulatedKubelet:
             group.cpus = cpus
         self._cgroups.cpuset.epoch += 1
 
-    def _set_memory(self, running: RunningPod, now: float) -> None:
-        """Fill memory: what the pod wants is there from the start; later it grows and shrinks as memory is filled."""
-        for workload in running.workloads:
-            group = self._cgroups.memory.find(workload.group)
-            if group is not None and workload.memory != running.behaviour.memory:
-                workload.memory = running.behaviour.memory
-                memory.fill(workload, group, seconds=now - BOOTED)
-
-    def _set_limits(self, path: str, *, quota_us: int, memory: int) -> None:
+    def _set_limits(self, path: str, shares: int, quota_us: int, memory_limit: int) -> None:
+        self._set_shares(path, shares)
         cpu, of_memory = self._cgroups.cpu.find(path), self._cgroups.memory.find(path)
         if cpu is not None:
             cpu.quota_us = quota_us
         if of_memory is not None:
-            of_memory.memory_limit = memory
+            of_memory.memory_limit = memory_limit
 
     def _set_shares(self, path: str, shares: int) -> None:
         group = self._cgroups.cpu.find(path)
@@ -386,21 +365,9 @@ class EmulatedKubelet:
             raise LookupError(f"a container of {pod_group} has no id")
         return group
 
-    def _cpuset(self, path: str) -> Group:
-        group = self._cgroups.cpuset.find(path)
-        if group is None:
-            raise LookupError(f"{path} was removed while its pod was being made")
-        return group
 
-
-def refused(obj: objects.PodObject, answer: Admission) -> objects.PodObject:
-    """The pod with the status of one that kubelet did not admit."""
-    status = structs.replace(obj.status, phase="Failed", reason=answer.reason, message=answer.message)
-    return structs.replace(obj, status=status)
-
-
-def reported(obj: objects.PodObject, running: RunningPod) -> objects.PodObject:
-    """The pod with the status a kubelet reports: its phase, QoS class and container ids."""
+def _status(running: RunningPod, status: objects.PodStatus) -> objects.PodStatus:
+    """`status` with phase, QoS class and container ids."""
     statuses = tuple(
         objects.ContainerStatus(
             name=spec.name,
@@ -413,5 +380,4 @@ def reported(obj: objects.PodObject, running: RunningPod) -> objects.PodObject:
     )
     qos_class = str(running.described.kube_qos)
     phase = "Pending" if running.waiting and not running.workloads else "Running"
-    status = structs.replace(obj.status, phase=phase, qos_class=qos_class, container_statuses=statuses)
-    return structs.replace(obj, status=status)
+    return structs.replace(status, phase=phase, qos_class=qos_class, container_statuses=statuses)

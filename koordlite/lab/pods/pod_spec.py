@@ -12,6 +12,7 @@ from koordlite.lab.cgroups.trees import UNLIMITED
 from koordlite.lab.load import connections, demand
 from koordlite.lab.load.demand import Demand
 from koordlite.model import keys
+from koordlite.model import node as nodes
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
 from koordlite.model.pod.qos import KubeQoS
@@ -66,6 +67,16 @@ class Behaviour(msgspec.Struct, frozen=True):
     """By `namespace/name` of the other pod."""
 
 
+class StaticManagers(msgspec.Struct, frozen=True):
+    """Kubelet's managers under the static policy."""
+
+    policy: merge.Policy
+    """The topology manager's."""
+    scope: merge.Scope
+    reserved: int
+    """CPUs that the Node's capacity has and its allocatable has not, rounded up."""
+
+
 def containers(described: Pod) -> tuple[ContainerSpec, ...]:
     """The containers of the pod with their ids, shares and quotas (limit × 100 ms, at least 1 ms; as kubelet's
     MilliCPUToQuota)."""
@@ -98,14 +109,19 @@ def weight(cpu_shares: int) -> int:
 
 
 def behaviour(described: Pod, seed: int, problems: list[Problem]) -> Behaviour:
-    """Read the behaviour of the pod; an annotation that cannot be read is added to `problems` and its default holds."""
+    """Read the behaviour of the pod; an annotation that cannot be read is added to `problems` and its default holds: of
+    CPU half the request, or all it can get when it has none or is best effort; of memory half the request."""
     read = _Annotations(f"pod/{described.key}", described.annotations, problems)
-    cpu = read.get(CPU, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}"))
-    memory = read.get(MEMORY, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}/memory"))
+
+    def wanted(key: str, kind: str) -> Demand | None:
+        return read.get(key, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}{kind}"))
+
+    request = 0 if described.is_best_effort else described.request_milli("cpu")
+    memory = described.request_value("memory") or described.request_value(keys.BATCH_MEMORY)
     return Behaviour(
-        demand=cpu or _default_demand(described),
-        memory=memory or demand.Constant(1000 * _default_memory(described)),
-        disk=read.get(DISK, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}/disk")) or demand.NOTHING,
+        demand=wanted(CPU, "") or (demand.Constant(request / 2) if request else demand.GREEDY),
+        memory=wanted(MEMORY, "/memory") or demand.Constant(1000 * max(memory // 2, SMALLEST_MEMORY)),
+        disk=wanted(DISK, "/disk") or demand.NOTHING,
         static_cpus=read.get(STATIC_CPUS, CPUSet.parse),
         cpuset=read.get(CPUSET, CPUSet.parse),
         connections=read.get(CONNECTIONS, connections.parse) or {},
@@ -126,34 +142,21 @@ def oom_score_adj(described: Pod, memory_request: int, memory: int) -> int:
     return min(max(score, 1000 + GUARANTEED_ADJ), BEST_EFFORT_ADJ - 1)
 
 
-def system_demand(node: objects.NodeObject | None, problems: list[Problem]) -> Demand:
-    """CPU of the processes outside Kubernetes."""
-    return _of_node(node, problems).get(SYSTEM_CPU, demand.parse) or demand.Constant(0)
-
-
-def static_policy(node: objects.NodeObject | None, problems: list[Problem]) -> bool:
-    """Tell whether the node says that its CPU manager runs the static policy."""
-    return _of_node(node, problems).get(CPU_MANAGER_POLICY, lambda text: _one_of(text, ("static", "none"))) == "static"
-
-
-def topology_manager(node: objects.NodeObject | None, problems: list[Problem]) -> tuple[merge.Policy, merge.Scope]:
-    """Policy and scope of the topology manager."""
-    read = _of_node(node, problems)
-    policy = read.get(TOPOLOGY_MANAGER_POLICY, lambda text: _one_of(text, merge.POLICIES))
-    scope = read.get(TOPOLOGY_MANAGER_SCOPE, lambda text: _one_of(text, merge.SCOPES))
-    return policy or "none", scope or "container"
-
-
-def _one_of(text: str, words: Sequence[Word]) -> Word:
-    match = next((word for word in words if word == text), None)
-    if match is None:
-        raise ValueError(f"must be {', '.join(words[:-1])} or {words[-1]}")
-    return match
-
-
-def _of_node(node: objects.NodeObject | None, problems: list[Problem]) -> _Annotations:
-    notes = (node.metadata.annotations or {}) if node else {}
-    return _Annotations(f"node/{node.metadata.name}" if node else "node", notes, problems)
+def node_behaviour(node: objects.NodeObject | None, problems: list[Problem]) -> tuple[Demand, StaticManagers | None]:
+    """Read the CPU demand of the processes outside Kubernetes, and kubelet's managers: None under the policy none."""
+    if node is None:
+        return demand.NOTHING, None
+    read = _Annotations(f"node/{node.metadata.name}", node.metadata.annotations or {}, problems)
+    system = read.get(SYSTEM_CPU, demand.parse) or demand.NOTHING
+    if read.one_of(CPU_MANAGER_POLICY, ("static", "none")) != "static":
+        return system, None
+    described = nodes.from_wire(node)
+    capacity, allocatable = described.capacity.get("cpu"), described.allocatable.get("cpu")
+    return system, StaticManagers(
+        policy=read.one_of(TOPOLOGY_MANAGER_POLICY, merge.POLICIES) or "none",
+        scope=read.one_of(TOPOLOGY_MANAGER_SCOPE, merge.SCOPES) or "container",
+        reserved=max(0, -(-(capacity.milli - allocatable.milli) // 1000)) if capacity and allocatable else 0,
+    )
 
 
 class _Annotations(msgspec.Struct, frozen=True):
@@ -172,16 +175,16 @@ class _Annotations(msgspec.Struct, frozen=True):
             self.problems.append(Problem(self.owner, key, text, str(error), "correct it; the default holds meanwhile"))
             return None
 
+    def one_of(self, key: str, words: Sequence[Word]) -> Word | None:
+        """The annotation, which has to be one of these words; None when it is absent or another."""
 
-def _default_demand(described: Pod) -> Demand:
-    """Half the request; everything it can get when it has none or is best effort."""
-    request = described.request_milli("cpu")
-    return demand.Constant(request / 2) if request and not described.is_best_effort else demand.GREEDY
+        def word(text: str) -> Word:
+            match = next((each for each in words if each == text), None)
+            if match is None:
+                raise ValueError(f"must be {', '.join(words[:-1])} or {words[-1]}")
+            return match
 
-
-def _default_memory(described: Pod) -> int:
-    request = described.request_value("memory") or described.request_value(keys.BATCH_MEMORY)
-    return max(request // 2, SMALLEST_MEMORY)
+        return self.get(key, word)
 
 
 def _milli(amounts: Mapping[str, Quantity]) -> int:

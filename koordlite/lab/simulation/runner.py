@@ -19,6 +19,7 @@ from koordlite.lab.cluster import scenario, scenario_cluster
 from koordlite.lab.cluster.cluster import SandboxCluster
 from koordlite.lab.cluster.scenario import Event
 from koordlite.lab.cluster.scenario_cluster import ScenarioCluster
+from koordlite.lab.pods import kubelet
 from koordlite.lab.simulation import measures, reading
 from koordlite.lab.simulation.measures import Recorder
 from koordlite.lab.simulation.reading import Play
@@ -152,7 +153,7 @@ class Stage:
     def _first_view(self, play: Play) -> ClusterView:
         name = play.scenario.node.name
         if play.manifests is None:
-            node = self.sandbox.node_object(name)
+            node = kubelet.fresh(self.sandbox.machine, name)
             return ClusterView(node=node, pods=(), config=None, topology=None, kubelet=Kubelet())
         return ManifestCluster(play.manifests, clock=self.sandbox.clock, node_name=name).view()
 
