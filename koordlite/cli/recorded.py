@@ -25,7 +25,7 @@ from koordlite.model.slo.settings import Threshold
 from koordlite.record.reader import Record
 from koordlite.record.round_record import RoundRecord
 from koordlite.report import units
-from koordlite.report.history import History, Past, Remembered
+from koordlite.report.history import History, Remembered
 from koordlite.report.tick import Tick
 
 if TYPE_CHECKING:
@@ -46,11 +46,10 @@ def at(path: str, wall: float | None) -> tuple[Tick, Remembered]:
     if not rounds:
         do = "see when it begins with an earlier or later time, or leave the time out for its last moment"
         raise InputError(Problem(path, "record", "", "it has no moment of that time", do))
-    past, history, last = Past(), History({}, {}), Tick(time=0.0)
+    history = History({}, {})
     for tick in _ticks(rounds):
-        past.add(tick, history.add(tick))
-        last = tick
-    return last, past.remembered()
+        history.add(tick)
+    return history.last or Tick(time=0.0), history.remembered()
 
 
 def period(record: Record) -> tuple[float, float]:

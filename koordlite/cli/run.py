@@ -117,10 +117,10 @@ def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Nam
         port = ("koordlite run", "--port") if args.port is not None else port
         listeners = [
             stack.enter_context(
-                serving.served(machine, settings, folder=token, record=recorded.folder, port_from=port)
+                serving.served(machine, settings, history, folder=token, record=recorded.folder, port_from=port)
             ),
             stack.enter_context(serving.exporter_of_agent(machine.host.files, settings)),
-            stack.enter_context(_view(machine, args)),
+            stack.enter_context(_view(machine, args, history)),
             _problems(),
             _cluster(agent, machine),
             recorded.listen,
@@ -267,13 +267,13 @@ def _cluster(agent: Agent, machine: Machine) -> Listener:
 
 
 @contextlib.contextmanager
-def _view(machine: Machine, args: argparse.Namespace) -> Iterator[Listener]:
+def _view(machine: Machine, args: argparse.Namespace, history: History) -> Iterator[Listener]:
     if args.quiet:
         yield lambda tick, changes: None
         return
     from koordlite.report.terminal.live import LiveView
 
-    view = LiveView(title=machine.name)
+    view = LiveView(history, title=machine.name)
     try:
         yield view.update
     finally:

@@ -37,7 +37,7 @@ from koordlite.threads import Worker
 if TYPE_CHECKING:
     from koordlite.http.server import Server
     from koordlite.model.topology import Topology
-    from koordlite.report.history import Remembered
+    from koordlite.report.history import History, Remembered
     from koordlite.report.metrics.numa import NumaMetrics
     from koordlite.report.night import NightLog
     from koordlite.report.web.endpoints import Page
@@ -56,7 +56,13 @@ _JOIN_SECONDS = 5.0
 
 @contextlib.contextmanager
 def served(
-    machine: Machine, settings: Settings, *, folder: str, record: Path | None, port_from: tuple[str, str]
+    machine: Machine,
+    settings: Settings,
+    history: History,
+    *,
+    folder: str,
+    record: Path | None,
+    port_from: tuple[str, str],
 ) -> Iterator[Listener]:
     """Log decisions, and serve them where that is wanted. `folder` is for the token; empty: there is none. `record` is
     the folder of the flight record, where one is kept. `port_from`: the file and setting, or the option, that named the
@@ -68,12 +74,11 @@ def served(
         return
     from koordlite.http.certificate import Certificate
     from koordlite.http.server import listener
-    from koordlite.report.history import Past
     from koordlite.report.metrics.collector import Metrics
     from koordlite.report.metrics.events import KubeletMetrics
     from koordlite.report.web.endpoints import Endpoints
 
-    http, remote, past = settings.http, machine.remote, Past()
+    http, remote = settings.http, machine.remote
     metrics = Metrics(started=time.time(), per_cpu=http.metrics_per_cpu, longer_psi=settings.metrics.container_psi)
     if remote:
         metrics.registry.register(KubeletMetrics(remote.kubelet_times.all))
@@ -94,9 +99,8 @@ def served(
 
     def listen(tick: Tick, changes: Changes) -> None:
         log.write(tick, changes)
-        past.add(tick, changes)
         metrics.observe_tick(tick)
-        endpoints.publish(tick, past.remembered())
+        endpoints.publish(tick, history.remembered())
 
     with local_token.kept(folder, required=False) as token:
         at_port = functools.partial(

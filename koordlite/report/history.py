@@ -1,7 +1,7 @@
 """Memory of a run, bounded however long it is: for its report at the end, and for questions while it lasts.
 
-The past of a running agent is its news, its last write of each place, and who else wrote there; `Remembered` is one
-immutable value that any thread may read.
+What is asked of a running agent is its news, its last write of each place, and who else wrote there: `Remembered` is
+one immutable value that any thread may read.
 """
 
 from __future__ import annotations
@@ -107,6 +107,11 @@ def _amount(change: Change | None) -> float | None:
 MAX_ROWS = 2000
 MAX_EVENTS = 2000
 MAX_PROBLEMS = 200
+MAX_PLACES = 2000
+KEPT_ROWS = 600
+KEPT_TIMES = 20
+"""Number of foreign writes of one place whose times are kept."""
+T = TypeVar("T")
 
 
 class DecisionEvent(msgspec.Struct, frozen=True):
@@ -117,66 +122,6 @@ class DecisionEvent(msgspec.Struct, frozen=True):
     decision: Decision
     because: str = ""
     """Whose use moved the budget since the event before about it, in words; empty where it did not, or none has one."""
-
-
-class History:
-    """Collects ticks. Rows are thinned to every second, fourth … tick as a run grows; of events the newest stay."""
-
-    def __init__(self, settings: Mapping[str, object], environment: Mapping[str, str]) -> None:
-        self.settings, self.environment = settings, environment
-        self.last: Tick | None = None
-        self.rows: list[Figures] = []
-        self.decisions: collections.deque[DecisionEvent] = collections.deque(maxlen=MAX_EVENTS)
-        self.writes: collections.deque[tuple[float, AppliedStep]] = collections.deque(maxlen=MAX_EVENTS)
-        """Writes that were tried, and when."""
-        self.foreign: collections.deque[tuple[float, ForeignWrite]] = collections.deque(maxlen=MAX_EVENTS)
-        self.problems: dict[Problem, float] = {}
-        """When each problem was first seen."""
-        self.decisions_seen = 0
-        """Number of decision events, including those that fell off the front."""
-        self._stride = 1
-        self._totals = Totals()
-        self._news = News()
-        self._marks: dict[tuple[str, str], Mark] = {}
-
-    def add(self, tick: Tick) -> tuple[DecisionEvent, ...]:
-        """Remember `tick`; returns the decisions that changed in it."""
-        if self._totals.ticks % self._stride == 0:
-            self.rows.append(tick.figures)
-        if len(self.rows) > MAX_ROWS:
-            self.rows = self.rows[::2]
-            self._stride *= 2
-        self._totals.add(tick)
-        self.last = tick
-        self.writes.extend((tick.time, step) for step in tick.applied)
-        self.foreign.extend((tick.time, write) for write in tick.foreign)
-        for problem in tick.problems:
-            if len(self.problems) < MAX_PROBLEMS:
-                self.problems.setdefault(problem, tick.time)
-        events = tuple(DecisionEvent(tick.time, tick.wall, d, self._because(d, tick)) for d in self._news.of(tick))
-        self.decisions.extend(events)
-        self.decisions_seen += len(events)
-        return events
-
-    def _because(self, decision: Decision, tick: Tick) -> str:
-        """Name those whose use moved the budget of `decision` since its last event."""
-        now = who_changed.mark(decision, tick.snapshot)
-        if now is None:
-            return ""
-        before = self._marks.get((decision.strategy, decision.subject))
-        self._marks[decision.strategy, decision.subject] = now
-        return who_changed.because(decision, before, now) if before else ""
-
-    def summary(self) -> Summary:
-        """The numbers of all ticks so far."""
-        return self._totals.summary()
-
-
-T = TypeVar("T")
-MAX_PLACES = 2000
-KEPT_ROWS = 600
-KEPT_TIMES = 20
-"""Number of foreign writes of one place whose times are kept."""
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -222,30 +167,75 @@ class Remembered(msgspec.Struct, frozen=True):
 NOTHING = Remembered()
 
 
-class Past:
-    """Collects ticks."""
+class History:
+    """Collects ticks. Of a run as it grows rows are thinned to every second, fourth … tick; of the rest the newest
+    stay."""
 
-    def __init__(self) -> None:
-        self._events: collections.deque[DecisionEvent] = collections.deque(maxlen=MAX_EVENTS)
-        self._rows: collections.deque[Figures] = collections.deque(maxlen=KEPT_ROWS)
-        self._writes: dict[Place, Write] = {}
-        self._foreign: dict[Place, ForeignWrites] = {}
+    def __init__(self, settings: Mapping[str, object], environment: Mapping[str, str]) -> None:
+        self.settings, self.environment = settings, environment
+        self.last: Tick | None = None
+        self.rows: list[Figures] = []
+        self.decisions: collections.deque[DecisionEvent] = collections.deque(maxlen=MAX_EVENTS)
+        self.writes: collections.deque[tuple[float, AppliedStep]] = collections.deque(maxlen=MAX_EVENTS)
+        """Writes that were tried, and when."""
+        self.foreign: collections.deque[tuple[float, ForeignWrite]] = collections.deque(maxlen=MAX_EVENTS)
+        self.problems: dict[Problem, float] = {}
+        """When each problem was first seen."""
+        self.decisions_seen = 0
+        """Number of decision events, including those that fell off the front."""
+        self._stride = 1
+        self._totals = Totals()
+        self._news = News()
+        self._marks: dict[tuple[str, str], Mark] = {}
+        self._newest_rows: collections.deque[Figures] = collections.deque(maxlen=KEPT_ROWS)
+        self._last_writes: dict[Place, Write] = {}
+        self._foreign_writes: dict[Place, ForeignWrites] = {}
 
-    def add(self, tick: Tick, events: Sequence[DecisionEvent] = ()) -> None:
-        """Remember `tick` and what was new in it (`History.add`)."""
-        self._events.extend(events)
-        self._rows.append(tick.figures)
+    def add(self, tick: Tick) -> tuple[DecisionEvent, ...]:
+        """Remember `tick`; returns the decisions that changed in it."""
+        self._newest_rows.append(tick.figures)
+        if self._totals.ticks % self._stride == 0:
+            self.rows.append(tick.figures)
+        if len(self.rows) > MAX_ROWS:
+            self.rows = self.rows[::2]
+            self._stride *= 2
+        self._totals.add(tick)
+        self.last = tick
         causes = {change.place: d for d in tick.decisions for change in d.changes} if tick.applied else {}
         for step in tick.applied:
-            _push(self._writes, step.place, Write(tick.time, tick.wall, step, causes.get(step.place)))
+            self.writes.append((tick.time, step))
+            _push(self._last_writes, step.place, Write(tick.time, tick.wall, step, causes.get(step.place)))
         for write in tick.foreign:
-            before = self._foreign.get(write.place, ForeignWrites(write, 0, ()))
+            self.foreign.append((tick.time, write))
+            before = self._foreign_writes.get(write.place, ForeignWrites(write, 0, ()))
             times = (*before.times, tick.time)[-KEPT_TIMES:]
-            _push(self._foreign, write.place, ForeignWrites(write, before.count + 1, times))
+            _push(self._foreign_writes, write.place, ForeignWrites(write, before.count + 1, times))
+        for problem in tick.problems:
+            if len(self.problems) < MAX_PROBLEMS:
+                self.problems.setdefault(problem, tick.time)
+        events = tuple(DecisionEvent(tick.time, tick.wall, d, self._because(d, tick)) for d in self._news.of(tick))
+        self.decisions.extend(events)
+        self.decisions_seen += len(events)
+        return events
+
+    def _because(self, decision: Decision, tick: Tick) -> str:
+        """Name those whose use moved the budget of `decision` since its last event."""
+        now = who_changed.mark(decision, tick.snapshot)
+        if now is None:
+            return ""
+        before = self._marks.get((decision.strategy, decision.subject))
+        self._marks[decision.strategy, decision.subject] = now
+        return who_changed.because(decision, before, now) if before else ""
+
+    def summary(self) -> Summary:
+        """The numbers of all ticks so far."""
+        return self._totals.summary()
 
     def remembered(self) -> Remembered:
-        """The past so far, as a value. Asked for each tick: a plain dict is copied without a look at its keys."""
-        return Remembered(tuple(self._events), dict(self._writes), dict(self._foreign), tuple(self._rows))
+        """The past up to the last tick that was added."""
+        return Remembered(
+            tuple(self.decisions), dict(self._last_writes), dict(self._foreign_writes), tuple(self._newest_rows)
+        )
 
 
 def _push(newest: dict[Place, T], place: Place, value: T) -> None:

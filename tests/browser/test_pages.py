@@ -20,7 +20,7 @@ from koordlite.cli import machine as machines
 from koordlite.cli import parser
 from koordlite.http.answers import Answer
 from koordlite.http.server import Ask
-from koordlite.report.history import History, Past
+from koordlite.report.history import History
 from koordlite.report.html import agent_page as agent_page_module
 from koordlite.report.html import page
 from koordlite.report.html.page import FILTER_SCRIPT
@@ -43,14 +43,14 @@ def agent(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> tuple[str, 
     args = parser().parse_args(["run", "--sandbox", "intel-2s-ht", "--cluster", str(node.folder), "--for", "60"])
     settings = machines.settings(args)
     machine = machines.machine(args, settings)
-    agent, past, run = Agent(machine.host, machine.cluster, settings), Past(), History({}, {})
+    agent, run = Agent(machine.host, machine.cluster, settings), History({}, {})
     endpoints = Endpoints(period_seconds=1.0, registry=CollectorRegistry())
 
     def look() -> None:
         tick = agent.tick()
-        past.add(tick, run.add(tick))
+        run.add(tick)
         machine.host.clock.wait(1.0)
-        endpoints.publish(tick, past.remembered())
+        endpoints.publish(tick, run.remembered())
 
     for _ in range(10):
         look()

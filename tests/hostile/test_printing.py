@@ -28,7 +28,7 @@ from koordlite.model.errors import Problem
 from koordlite.model.status import AppliedStep, FileTrouble, ForeignWrite, Pause, WatchState
 from koordlite.model.wire.reservation import ObjectReference
 from koordlite.report.explain import subject
-from koordlite.report.history import DecisionEvent, History, Past
+from koordlite.report.history import History
 from koordlite.report.html import run_report as run_page
 from koordlite.report.json import run_report
 from koordlite.report.log_format import Fields, JsonFormatter, LineFormatter
@@ -78,19 +78,18 @@ def assert_harmless(found: str, *, page: bool = False) -> None:
     assert "owned" in found or "all is well" in found, "the text is there, or nothing was tried"
 
 
-def published(tick: Tick) -> tuple[History, Past, tuple[DecisionEvent, ...]]:
-    history, past = History({}, {"machine": ATTACK}), Past()
-    news = history.add(tick)
-    past.add(tick, news)
-    return history, past, news
+def published(tick: Tick) -> History:
+    history = History({}, {"machine": ATTACK})
+    history.add(tick)
+    return history
 
 
 @pytest.mark.parametrize("asked", ["pod web", "node", "cpusetPools", "file kubepods/burstable/poda/cpuset.cpus"])
 def test_explanations(asked: str) -> None:
     tick = hostile_tick()
-    _, past, _ = published(tick)
-    assert_harmless(subject.explain(asked, tick, past.remembered()))
-    assert_harmless(subject.explain(asked, tick, past.remembered(), output="json"))
+    past = published(tick).remembered()
+    assert_harmless(subject.explain(asked, tick, past))
+    assert_harmless(subject.explain(asked, tick, past, output="json"))
 
 
 def test_the_screen_keeps_its_colours_and_loses_those_of_others() -> None:
@@ -103,17 +102,17 @@ def test_the_screen_keeps_its_colours_and_loses_those_of_others() -> None:
 
 def test_the_live_view() -> None:
     tick = hostile_tick()
-    news = published(tick)[2]
+    history = published(tick)
     lines, console = io.StringIO(), Console(file=io.StringIO(), width=160, height=60, color_system=None)
-    LiveView(lines).update(tick, news)
+    LiveView(history, lines).update(tick, tuple(history.decisions))
     assert_harmless(lines.getvalue())
-    console.print(screen.render(ATTACK, tick, (), news, width=160, height=60))
+    console.print(screen.render(ATTACK, tick, history.remembered(), width=160, height=60))
     assert isinstance(console.file, io.StringIO)
     assert_harmless(console.file.getvalue())
 
 
 def test_reports_of_a_run() -> None:
-    history = published(hostile_tick())[0]
+    history = published(hostile_tick())
     assert_harmless(run_report.encode(run_report.document(history)).decode())
     assert_harmless(run_page.document(history), page=True)
 

@@ -13,7 +13,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.status import AppliedStep, ForeignWrite
 from koordlite.report import history as pasts
-from koordlite.report.history import ForeignWrites, History, Past
+from koordlite.report.history import ForeignWrites, History
 from koordlite.report.tick import Tick
 
 PLACE = changes.parse("kubepods/besteffort/cpuset.cpus")
@@ -23,7 +23,7 @@ SHRINK = Decision(
 
 
 def test_the_last_write_of_a_place_is_kept_with_the_decision_that_asked_for_it() -> None:
-    past = Past()
+    past = History({}, {})
     past.add(tick_of(time=1.0, wall=10.0, decisions=(SHRINK,), applied=(AppliedStep(PLACE, "1"),)))
     past.add(tick_of(time=2.0, applied=()))
     write = past.remembered().writes[PLACE]
@@ -31,7 +31,7 @@ def test_the_last_write_of_a_place_is_kept_with_the_decision_that_asked_for_it()
 
 
 def test_foreign_writes_are_counted_with_their_rhythm() -> None:
-    past = Past()
+    past = History({}, {})
     for minute in range(30):
         past.add(tick_of(time=60.0 * minute, foreign=(ForeignWrite(PLACE, "1", f"0-{minute}"),)))
     found = past.remembered().foreign[PLACE]
@@ -46,18 +46,18 @@ def test_a_rhythm_takes_three_writes(times: tuple[float, ...]) -> None:
 
 def test_it_stays_bounded_and_forgets_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pasts, "MAX_PLACES", 3)
-    past = Past()
+    past = History({}, {})
     for number in range(10):
         past.add(tick_of(time=float(number), applied=(AppliedStep(changes.parse(f"p{number}/cpu.quota"), "1"),)))
     assert list(map(str, past.remembered().writes)) == ["p7/cpu.quota", "p8/cpu.quota", "p9/cpu.quota"]
 
 
 def test_what_was_handed_out_does_not_change_afterwards(ticks: tuple[Tick, ...]) -> None:
-    past, run = Past(), History({}, {})
-    past.add(ticks[0], run.add(ticks[0]))
+    past = History({}, {})
+    past.add(ticks[0])
     held = past.remembered()
     before = dataclasses.astuple(held.rows[0]), len(held.events), dict(held.writes)
     for tick in ticks[1:]:
-        past.add(tick, run.add(tick))
+        past.add(tick)
     assert (dataclasses.astuple(held.rows[0]), len(held.events), dict(held.writes)) == before
     assert len(past.remembered().rows) == 241

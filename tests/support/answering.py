@@ -5,18 +5,18 @@ from __future__ import annotations
 from emulated import Emulated
 from prometheus_client import CollectorRegistry
 
-from koordlite.report.history import History, Past
+from koordlite.report.history import History
 from koordlite.report.web.endpoints import Endpoints
 
 
 def answering(node: Emulated, *, ticks: int) -> Endpoints:
     """The endpoints of an agent that has observed the node so many times, a second apart."""
-    past, run, endpoints = Past(), History({}, {}), Endpoints(period_seconds=1.0, registry=CollectorRegistry())
+    run, endpoints = History({}, {}), Endpoints(period_seconds=1.0, registry=CollectorRegistry())
     with node.journal() as journal:
         agent = node.agent(journal)
         for _ in range(ticks):
             tick = agent.tick()
-            past.add(tick, run.add(tick))
+            run.add(tick)
             node.sandbox.advance(1.0)
-    endpoints.publish(tick, past.remembered())
+    endpoints.publish(tick, run.remembered())
     return endpoints

@@ -3,15 +3,13 @@ minute."""
 
 from __future__ import annotations
 
-import collections
 import logging
 import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
 from koordlite.model import printable
-from koordlite.report.history import DecisionEvent
-from koordlite.report.present import Figures
+from koordlite.report.history import DecisionEvent, History, Remembered
 from koordlite.report.terminal import text
 from koordlite.report.terminal.decision_log import Minutes
 from koordlite.report.tick import Tick
@@ -20,28 +18,25 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LOG = logging.getLogger(__name__)
-KEEP_TICKS = 319
-KEEP_EVENTS = 500
 
 
 class LiveView:
-    """Shows each tick at once. `title` says which machine it is, `console` replaces the terminal in tests."""
+    """Shows each tick at once, with what `history` remembers up to it. `title` says which machine it is, `console`
+    replaces the terminal in tests."""
 
-    def __init__(self, stream: TextIO | None = None, *, title: str = "", console: Console | None = None) -> None:
+    def __init__(
+        self, history: History, stream: TextIO | None = None, *, title: str = "", console: Console | None = None
+    ) -> None:
+        self._history, self._title = history, title
         self._stream = stream or sys.stdout
-        self._earlier: collections.deque[Figures] = collections.deque(maxlen=KEEP_TICKS)
-        self._events: collections.deque[DecisionEvent] = collections.deque(maxlen=KEEP_EVENTS)
-        self._title = title
         self._screen = _Screen(console) if console or self._stream.isatty() else None
         self._minutes, self._time = Minutes(), ""
         self._lost = ""
 
     def update(self, tick: Tick, events: tuple[DecisionEvent, ...] = ()) -> None:
         """Show `tick` and the decisions that changed in it."""
-        self._events.extend(events)
         if self._screen:
-            self._screen.show(self._title, tick, tuple(self._earlier), tuple(self._events))
-            self._earlier.append(tick.figures)
+            self._screen.show(self._title, tick, self._history.remembered())
             return
         for event in events:
             self._write(text.event(event))
@@ -85,15 +80,12 @@ class _Screen:
         self._live = Live(console=self._console, auto_refresh=False, vertical_overflow="crop")
         self._live.start()
 
-    def show(self, title: str, tick: Tick, earlier: tuple[Figures, ...], events: tuple[DecisionEvent, ...]) -> None:
+    def show(self, title: str, tick: Tick, past: Remembered) -> None:
         """Draw the newest state."""
-        from koordlite.report import pods
         from koordlite.report.terminal import screen
 
-        size = self._console.size
-        busiest = pods.of(tick, events)
-        frame = screen.render(title, tick, earlier, events, busiest, width=size.width, height=size.height)
-        self._live.update(frame, refresh=True)
+        width, height = self._console.size
+        self._live.update(screen.render(title, tick, past, width=width, height=height), refresh=True)
 
     def close(self) -> None:
         """Stop drawing over."""

@@ -46,32 +46,26 @@ _HARD_SPACE = "\N{NO-BREAK SPACE}"
 
 
 def render(
-    title: str,
-    tick: Tick,
-    earlier: Sequence[Figures],
-    events: Sequence[DecisionEvent],
-    busiest: Sequence[PodRow] = (),
-    *,
-    width: int,
-    height: int,
+    title: str, tick: Tick, past: Remembered, *, width: int, height: int, with_pods: bool = True
 ) -> RenderableType:
-    """The frame for `tick` after `earlier` ones; two columns from 120 characters on. The state is shown where it fits,
-    then `busiest`, then decisions; the chart gets the height that is left."""
+    """The frame for `tick`; two columns from 120 characters on. The state is shown where it fits, then the busiest
+    pods, then decisions; the chart gets the height that is left."""
     header = Text(no_wrap=True, overflow="ellipsis")
     header.append(printable.one_line(" ".join(filter(None, (tick.node, title)))) or "koordlite", "bold")
     header.append("  ").append(tick.status, _STYLES.get(view.STATUS_TONES.get(tick.status, ""), ""))
     header.append(view.because(tick)).append(f"  {units.when(tick.time, tick.wall)}", "bold")
     header.append(f"  tick {units.span(tick.tick_seconds)}", "dim")
+    busiest = pods.of(tick, past.events) if with_pods else ()
     trouble, table = list(_trouble(tick)), list(_pods(busiest, width, height))
     lines = height - 1 - len(trouble) - sum(part.row_count + 1 if isinstance(part, Table) else 1 for part in table)
     state = [*_cpu_map(tick), Text()]
     for fact in (*view.limits(tick), *view.pressure(tick), *view.paused(tick)):
         state.append(Text(overflow="fold").append(f"{fact.name:<{_NAME - 1}} ", "dim").append(fact.value))
-    drawn: Sequence[Figures] = (*earlier, tick.figures)
+    drawn = [*(row for row in past.rows if row.time < tick.time), tick.figures]
     if not view.threshold(tick):
         drawn = [dataclasses.replace(each, threshold_milli=None) for each in drawn]
     # Zones follow the node: left out.
-    decisions = [event for event in events if event.decision.kind != "zone"]
+    decisions = [event for event in past.events if event.decision.kind != "zone"]
     body = _wide if width >= _WIDE else _narrow
     return Group(header, *body(drawn, state, decisions, width, lines), *table, *trouble)
 
@@ -245,7 +239,5 @@ def frame(tick: Tick, past: Remembered, *, width: int, height: int, colors: str 
         legacy_windows=False,
         highlight=False,
     )
-    earlier = [row for row in past.rows if row.time < tick.time]
-    busiest = pods.of(tick, past.events) if with_pods else ()
-    console.print(render("", tick, earlier, tuple(past.events), busiest, width=width, height=height))
+    console.print(render("", tick, past, width=width, height=height, with_pods=with_pods))
     return written.getvalue()

@@ -15,7 +15,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep, FileTrouble, ForeignWrite
 from koordlite.report.explain.subject import explain
-from koordlite.report.history import Past, Remembered
+from koordlite.report.history import History, Remembered
 
 BE = "kubepods/besteffort/cpuset.cpus"
 POD_FILE = "kubepods/besteffort/podb1/main/cpuset.cpus"
@@ -30,7 +30,7 @@ HOLD = msgspec.structs.replace(SHRINK, verdict="hold", changes=())
 
 def past(*, foreign_seconds: tuple[float, ...] = (), error: str = "") -> Remembered:
     """A write at second 5, and foreign writes of the same file afterwards."""
-    held = Past()
+    held = History({}, {})
     steps = tuple(AppliedStep(change.place, "4-6", ok=not error, error=error) for change in CHANGES)
     held.add(tick_of(time=5.0, decisions=(SHRINK,), applied=steps))
     for second in foreign_seconds:

@@ -9,17 +9,17 @@ from reported import tick_of
 
 from koordlite.model.decision import Decision
 from koordlite.report.explain.subject import explain
-from koordlite.report.history import History, Past, Remembered
+from koordlite.report.history import History, Remembered
 from koordlite.report.present import CPUCell
 from koordlite.report.tick import Tick
 
 
 @pytest.fixture(scope="module")
 def past(ticks: tuple[Tick, ...]) -> Remembered:
-    held, run = Past(), History({}, {})
+    run = History({}, {})
     for tick in ticks:
-        held.add(tick, run.add(tick))
-    return held.remembered()
+        run.add(tick)
+    return run.remembered()
 
 
 def test_the_node_is_told_by_question_with_what_to_ask_next(ticks: tuple[Tick, ...], past: Remembered) -> None:

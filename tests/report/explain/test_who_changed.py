@@ -14,7 +14,7 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot
 from koordlite.report.explain import who_changed
 from koordlite.report.explain.subject import explain
-from koordlite.report.history import History, Past
+from koordlite.report.history import History
 from koordlite.report.tick import UNSEEN
 
 NAMES = ("a", "b", "c", "d", "e", "job")
@@ -72,12 +72,12 @@ def test_events_name_whose_use_moved_the_budget(
 
 
 def test_explain_lists_it_when_asked(picture: Snapshot) -> None:
-    run, past = History({}, {}), Past()
+    run = History({}, {})
     for second, (milli, used) in enumerate(((9000, 0), (4000, 5000), (4000, 5000))):
         tick = tick_of(time=60.0 * second, snapshot=using(picture, a=used), decisions=(limit(milli),))
-        past.add(tick, run.add(tick))
+        run.add(tick)
     moved = "  1:00  the limit of BE fell 9.0 → 4.0 because ns/a used 5.0 cores more\n"
-    remembered = past.remembered()
+    remembered = run.remembered()
     assert explain("besteffort", tick, remembered, who=True).endswith(f"whose use moved it:\n{moved}")
     assert moved in explain("node", tick, remembered, who=True), "of the node: every budget"
     assert "whose use" not in explain("besteffort", tick, remembered)

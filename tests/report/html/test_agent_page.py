@@ -14,7 +14,7 @@ from koordlite.model.errors import Problem
 from koordlite.model.picture.usage import Pressure, Stall
 from koordlite.model.settings import Mode
 from koordlite.model.status import Pause
-from koordlite.report.history import NOTHING, DecisionEvent, History, Past, Remembered
+from koordlite.report.history import NOTHING, DecisionEvent, History, Remembered
 from koordlite.report.html import agent_page, page
 from koordlite.report.html.page import FILTER_SCRIPT
 from koordlite.report.terminal import status
@@ -23,10 +23,10 @@ from koordlite.report.tick import Tick
 
 @pytest.fixture
 def past(ticks: tuple[Tick, ...]) -> Remembered:
-    held, run = Past(), History({}, {})
+    run = History({}, {})
     for tick in ticks:
-        held.add(tick, run.add(tick))
-    return held.remembered()
+        run.add(tick)
+    return run.remembered()
 
 
 def scripts(text: str) -> list[str]:

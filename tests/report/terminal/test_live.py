@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import pytest
@@ -9,18 +10,18 @@ from reported import tick_of, tick_with
 from rich.console import Console
 
 from koordlite import changes
+from koordlite.model.pod.values import Pod
 from koordlite.model.status import AppliedStep
-from koordlite.report.history import History
-from koordlite.report.pod_rows import PodRow
+from koordlite.report.history import NOTHING, History, Remembered
 from koordlite.report.terminal import screen
 from koordlite.report.terminal.live import LiveView
-from koordlite.report.tick import Tick
+from koordlite.report.tick import UNSEEN, Tick
 
 
 def frame(ticks: tuple[Tick, ...], run: History, *, width: int, height: int = 40) -> list[str]:
     console = Console(width=width, height=height, file=io.StringIO(), record=True, force_terminal=True)
-    earlier = [tick.figures for tick in ticks[:-1]]
-    console.print(screen.render("intel-2s-ht", ticks[-1], earlier, tuple(run.decisions), width=width, height=height))
+    past = Remembered(tuple(run.decisions), rows=[tick.figures for tick in ticks[:-1]])
+    console.print(screen.render("intel-2s-ht", ticks[-1], past, width=width, height=height))
     return console.export_text().splitlines()
 
 
@@ -70,7 +71,7 @@ def test_markup_in_names_is_shown_not_obeyed(ticks: tuple[Tick, ...], history: H
 
 def test_without_a_terminal_there_is_a_line_a_minute_and_one_for_each_decision(ticks: tuple[Tick, ...]) -> None:
     stream, run = io.StringIO(), History({}, {})
-    view = LiveView(stream, title="intel-2s-ht")
+    view = LiveView(run, stream, title="intel-2s-ht")
     for tick in ticks[:75]:
         for part in (0.0, 0.3, 0.6):
             moved = tick_with(tick, time=tick.time + part)
@@ -84,8 +85,8 @@ def test_without_a_terminal_there_is_a_line_a_minute_and_one_for_each_decision(t
 
 
 def test_on_a_terminal_the_frame_is_drawn_over(ticks: tuple[Tick, ...]) -> None:
-    out = io.StringIO()
-    view = LiveView(console=Console(file=out, force_terminal=True, width=80, height=40), title="small")
+    out, run = io.StringIO(), History({}, {})
+    view = LiveView(run, console=Console(file=out, force_terminal=True, width=80, height=40), title="small")
     view.update(ticks[0])
     first = len(out.getvalue())
     view.update(ticks[1])
@@ -95,8 +96,9 @@ def test_on_a_terminal_the_frame_is_drawn_over(ticks: tuple[Tick, ...]) -> None:
 
 
 def test_no_pod_is_dropped_without_a_word() -> None:
-    rows = [PodRow(name=f"lab/p{number}", qos="BE") for number in range(20)]
+    pods = tuple(Pod(namespace="lab", name=f"p{number}", uid=f"p{number}") for number in range(20))
+    tick = tick_of(time=0.0, snapshot=dataclasses.replace(UNSEEN, pods=pods))
     for height, said in ((30, "20 pods: koordlite top lists them"), (50, "and 10 more: koordlite top")):
         console = Console(file=io.StringIO(), width=100, height=height)
-        console.print(screen.render("", tick_of(time=0.0), (), (), rows, width=100, height=height))
+        console.print(screen.render("", tick, NOTHING, width=100, height=height))
         assert said in console.file.getvalue()  # type: ignore[attr-defined]

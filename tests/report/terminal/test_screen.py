@@ -10,7 +10,7 @@ from reported import tick_with
 from rich.console import Console
 
 from koordlite.model.picture.usage import Pressure, Stall
-from koordlite.report.history import DecisionEvent
+from koordlite.report.history import DecisionEvent, Remembered
 from koordlite.report.terminal import screen
 from koordlite.report.tick import Tick
 
@@ -20,8 +20,9 @@ STALL = Stall(12.0, 0.0, 0.0, 0)
 def drawn(ticks: tuple[Tick, ...], width: int, height: int, *, color: bool = False) -> list[str]:
     last = tick_with(ticks[-1], pressure={"besteffort": {"cpu": Pressure(STALL, None)}})
     events = [DecisionEvent(tick.time, tick.wall, decision) for tick in ticks for decision in tick.decisions]
+    past = Remembered(events, rows=[tick.figures for tick in ticks[:-1]])
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=color, no_color=not color)
-    console.print(screen.render("", last, [tick.figures for tick in ticks[:-1]], events, width=width, height=height))
+    console.print(screen.render("", last, past, width=width, height=height))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
