@@ -16,8 +16,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from koordlite.http.answers import HEALTH, Answer, plain
 from koordlite.http.certificate import Certificate, SelfSigned
 from koordlite.http.connections import CONNECTIONS, STRANGERS, Connection, Connections, Limits
@@ -42,8 +40,13 @@ Change = Callable[[str, bytes], Answer]
 """Path and body of a PUT, or of a POST, to an answer."""
 
 
-class Server:
-    """Listens from construction, serves from `start` to `close`. Port 0 takes a free one; `port` says which."""
+class Server(ThreadingHTTPServer):
+    """Listens from construction, serves from `start` to `close`. Port 0 takes a free one; `port` says which.
+
+    A thread for each connection; none of them outlives the process or holds up a stop.
+    """
+
+    request_queue_size = CONNECTIONS + STRANGERS
 
     def __init__(
         self,
@@ -60,24 +63,37 @@ class Server:
     ) -> None:
         """ConfigError when the address or the port is taken: `setting` is where they were named. Without `guard`
         everyone may read, no one may change. `post` answers POST, which is refused without it."""
-        self._certificate = certificate
-        self._server = _listen(address, port, setting)
-        self._server.certificate = certificate
-        self._server.connections = Connections(limits)
-        guard = guard or Guard(exposed=not is_loopback(address), all_read=True)
-        hooks = _Hooks(answer, change, post, guard)
-        bounds = self._server.connections.limits
-        idle = max(_IDLE_SECONDS, bounds.request_seconds, bounds.idle_seconds or 0.0)
-        self._server.RequestHandlerClass = type("Request", (_Request,), {"hooks": hooks, "timeout": idle})
-        self.address, self.port = address, int(self._server.server_address[1])
-        self._thread = Worker("http", lambda: self._server.serve_forever(_POLL_SECONDS))
-        self._server.turned = self._thread.beat
+        self.address, self.ask, self.change, self.post = address, answer, change, post
+        self.guard = guard or Guard(exposed=not is_loopback(address), all_read=True)
+        self.connections = Connections(limits)
+        self._certificate, self._of_thread = certificate, threading.local()
+        self._thread = Worker("http", lambda: self.serve_forever(_POLL_SECONDS))
+        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        try:
+            super().__init__((address, port), _Request)
+        except (OSError, OverflowError) as error:
+            in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            why = "another process listens there" if in_use else getattr(error, "strerror", "") or str(error)
+            do = "choose another port, or 0 for any free one"
+            raise ConfigError(Problem(*setting, f"{address}:{port}", why, do)) from error
+        self.port = int(self.server_address[1])
 
     @property
     def url(self) -> str:
         """Address for a browser."""
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"http{'s' if self._certificate else ''}://{host}:{self.port}"
+
+    @property
+    def methods(self) -> str:
+        """The methods that are answered."""
+        return ", ".join(["GET", "HEAD", *(["PUT"] if self.change else []), *(["POST"] if self.post else [])])
+
+    @property
+    def connection(self) -> Connection:
+        """The one that the present thread serves."""
+        connection: Connection = self._of_thread.connection
+        return connection
 
     def start(self) -> None:
         """Serve in a thread of its own."""
@@ -98,42 +114,14 @@ class Server:
         self._thread.end()
         if self._thread.is_alive():
             # A port that is shut wakes the loop, which then ends at once.
-            self._server.socket.shutdown(socket.SHUT_RDWR)
-            self._server.shutdown()
+            self.socket.shutdown(socket.SHUT_RDWR)
+            self.shutdown()
             self._thread.join()
-        self._server.server_close()
-
-
-class _Hooks(msgspec.Struct, frozen=True):
-    """Answers to requests, and the guard before them."""
-
-    ask: Ask
-    change: Change | None
-    post: Change | None
-    guard: Guard
-
-    @property
-    def allowed(self) -> str:
-        """The methods that are answered."""
-        return ", ".join(["GET", "HEAD", *(["PUT"] if self.change else []), *(["POST"] if self.post else [])])
-
-
-class _Listener(ThreadingHTTPServer):
-    """A thread for each connection; none of them outlives the process or holds up a stop."""
-
-    request_queue_size = CONNECTIONS + STRANGERS
-    certificate: Certificate | SelfSigned | None = None
-    turned: Callable[[], None] = staticmethod(lambda: None)
-    """Called whenever the loop has gone round."""
-
-    def __init__(self, *args: Any) -> None:
-        self.connections = Connections()
-        self._of_thread = threading.local()
-        super().__init__(*args)
+        self.server_close()
 
     def service_actions(self) -> None:
         """Called after each wait for connections."""
-        self.turned()
+        self._thread.beat()
         self.connections.end_late()
 
     def server_bind(self) -> None:
@@ -158,24 +146,22 @@ class _Listener(ThreadingHTTPServer):
         finally:
             self.connections.release(connection)
 
-    @property
-    def connection(self) -> Connection:
-        """The one that this thread serves."""
-        connection: Connection = self._of_thread.connection
-        return connection
-
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Serve; the handshake is here, where it holds up no other request."""
-        if self.certificate is None:
+        limits = self.connections.limits
+        idle_seconds = max(_IDLE_SECONDS, limits.request_seconds, limits.idle_seconds or 0.0)
+        if self._certificate is None:
+            request.settimeout(idle_seconds)
             super().finish_request(request, client_address)
             return
         request.settimeout(_IDLE_SECONDS)
-        context = self.certificate.context()
+        context = self._certificate.context()
         with context.wrap_socket(request, server_side=True, do_handshake_on_connect=False) as secure:
             self.connection.socket = secure
             secure.do_handshake()
-            if self.connections.limits.certified and not self.connections.certify(self.connection):
+            if limits.certified and not self.connections.certify(self.connection):
                 return
+            secure.settimeout(idle_seconds)
             super().finish_request(secure, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -190,37 +176,35 @@ class _Request(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "koordlite"
     sys_version = ""
-    timeout = _IDLE_SECONDS
     # An answer leaves in one piece: head and body apart would wait for the client's delayed acknowledgement.
     wbufsize = 1 << 16
     disable_nagle_algorithm = True
-    hooks: _Hooks
-    server: _Listener
+    server: Server
 
     def do_GET(self) -> None:
-        """Answer with content."""
-        self._read(with_body=True)
+        """Answer with content, or HEAD without."""
+        if self.headers.get("Content-Length", "0").strip() != "0" or "Transfer-Encoding" in self.headers:
+            self.close_connection = True  # What follows is not the next request.
+        self._send(self._answer())
 
-    def do_HEAD(self) -> None:
-        """Answer with headers only."""
-        self._read(with_body=False)
+    do_HEAD = do_GET
 
     def do_PUT(self) -> None:
         """Change something."""
-        self._send(self._changed("put", self.hooks.change), with_body=True)
+        self._send(self._changed("put", self.server.change))
 
     def do_POST(self) -> None:
         """Ask something that needs a body."""
-        if self.hooks.post is None:
+        if self.server.post is None:
             self.do_DELETE()
         else:
-            self._send(self._changed("post", self.hooks.post), with_body=True)
+            self._send(self._changed("post", self.server.post))
 
     def do_DELETE(self) -> None:
         """Nothing is removed here; the same for every other word that is HTTP's."""
         self.close_connection = True
-        allowed = self.hooks.allowed
-        self._send(plain(405, f"{self.command} is not done here, only {allowed}", {"Allow": allowed}), with_body=True)
+        allowed = self.server.methods
+        self._send(plain(405, f"{self.command} is not done here, only {allowed}", {"Allow": allowed}))
 
     do_PATCH = do_OPTIONS = do_DELETE
 
@@ -237,11 +221,6 @@ class _Request(BaseHTTPRequestHandler):
         """Into the log at debug level: scrapes are no news. What a client sent cannot begin a line of the log."""
         LOG.debug("%s %s", self.address_string(), ascii(format % args))
 
-    def _read(self, *, with_body: bool) -> None:
-        if self._claims_body():
-            self.close_connection = True  # What follows is not the next request.
-        self._send(self._answer(), with_body=with_body)
-
     def _answer(self) -> Answer:
         try:
             url = urllib.parse.urlsplit(self.path)
@@ -249,13 +228,13 @@ class _Request(BaseHTTPRequestHandler):
         except ValueError as error:
             return plain(400, f"this is no address: {error}")
         accept = self.headers.get("Accept", "")
-        return self._refusal("get", url.path) or self._safely(lambda: self.hooks.ask(url.path, dict(fields), accept))
+        return self._refusal("get", url.path) or self._safely(lambda: self.server.ask(url.path, dict(fields), accept))
 
     def _changed(self, verb: str, carry_out: Change | None) -> Answer:
         """Check the caller before the body is read."""
         path = self.path.partition("?")[0]
         if carry_out is None:
-            return self._unread(plain(405, "nothing can be changed here", {"Allow": self.hooks.allowed}))
+            return self._unread(plain(405, "nothing can be changed here", {"Allow": self.server.methods}))
         if refused := self._refusal(verb, path):
             return self._unread(refused)
         body = self._body()
@@ -288,7 +267,7 @@ class _Request(BaseHTTPRequestHandler):
         hosts = self.headers.get_all("Host", [])
         token = self.headers.get("Authorization", "")
         address = self.server.connection.address
-        return self.hooks.guard.refusal(verb, path, token, hosts=hosts, client=self._client(), address=address)
+        return self.server.guard.refusal(verb, path, token, hosts=hosts, client=self._client(), address=address)
 
     def _client(self) -> str | None:
         """Common name of the client's certificate; None without one. The handshake has verified it."""
@@ -297,9 +276,6 @@ class _Request(BaseHTTPRequestHandler):
             return None
         fields = (field for part in certificate.get("subject", ()) for field in part)
         return next((str(value) for name, value in fields if name == "commonName"), "")
-
-    def _claims_body(self) -> bool:
-        return self.headers.get("Content-Length", "0").strip() != "0" or "Transfer-Encoding" in self.headers
 
     def _body(self) -> bytes | Answer:
         """The content, or why it is not read. Two lengths could be read in two ways by two programs: neither holds."""
@@ -321,7 +297,7 @@ class _Request(BaseHTTPRequestHandler):
         body = self.rfile.read(int(text))
         return body if len(body) == int(text) else plain(400, "the content is shorter than Content-Length says")
 
-    def _send(self, answer: Answer, *, with_body: bool) -> None:
+    def _send(self, answer: Answer) -> None:
         self.server.connections.answers(self.server.connection)
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.content_type)
@@ -333,24 +309,11 @@ class _Request(BaseHTTPRequestHandler):
         for name, text in answer.headers.items():
             self.send_header(name, text)
         self.end_headers()
-        if with_body:
+        if self.command != "HEAD":
             self.wfile.write(answer.body)
             self.wfile.flush()
         self.server.connections.forget_body(self.server.connection)
         self.server.connections.awaits_request(self.server.connection)
-
-
-def _listen(address: str, port: int, setting: tuple[str, str]) -> _Listener:
-    class Listener(_Listener):
-        address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
-
-    try:
-        return Listener((address, port), _Request)
-    except (OSError, OverflowError) as error:
-        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        why = "another process listens there" if in_use else getattr(error, "strerror", "") or str(error)
-        do = "choose another port, or 0 for any free one"
-        raise ConfigError(Problem(*setting, f"{address}:{port}", why, do)) from error
 
 
 def address_of(text: str, setting: tuple[str, str], *, why: str, do: str, everywhere: bool = True) -> tuple[str, int]:

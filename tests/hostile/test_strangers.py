@@ -85,7 +85,7 @@ def test_two_hundred_idle_connections_without_a_certificate_do_not_keep_the_sche
         began = time.monotonic()
         assert certified.ask() == 200
         assert time.monotonic() - began < 2.0
-        assert len(certified.server._server.connections._open) <= STRANGERS + 1
+        assert len(certified.server.connections._open) <= STRANGERS + 1
 
 
 def test_a_body_without_a_certificate_is_never_read(certified: Certified) -> None:

@@ -95,7 +95,7 @@ def connection(raw: bytes) -> str:
 
 
 def _answers(raw: bytes) -> bytes:
-    listener: Any = server()._server
+    listener: Any = server()
     wire: Any = Wire(raw)
 
     def raised(_self: object, _request: object, _address: object) -> None:
