@@ -61,6 +61,7 @@ def extender(args: argparse.Namespace) -> int:
     from koordlite.scheduler.extender import Extender
     from koordlite.scheduler.loads import Loads
     from koordlite.scheduler.promises import ApiBinder, Promises
+    from koordlite.scheduler.retries import Retries
     from koordlite.scheduler.service import Service, Warmth
     from koordlite.scheduler.watches import Watches
 
@@ -76,7 +77,7 @@ def extender(args: argparse.Namespace) -> int:
     judge = Extender(cluster, wall=time.time, binder=binder, age=watches.age, loads=loads)
     events = Events.of_process(api, "koordlite.io/scheduler-extender")
     promises = Promises(judge, binder, follows_resizes=args.follow_resizes, tell=events.tell)
-    warmth = Warmth(judge)
+    retries, warmth = Retries(judge, binder.annotate, wall=time.time), Warmth(judge)
 
     def states() -> list[dict[str, object]]:
         return [
@@ -85,7 +86,7 @@ def extender(args: argparse.Namespace) -> int:
         ]
 
     with contextlib.ExitStack() as stack:
-        service = Service(judge, levels, watches=states, promises=promises)
+        service = Service(judge, levels, watches=states, promises=promises, retries=retries)
         token = stack.enter_context(local_token.kept(args.state_dir))
         server = extender_listener(args, service, token, channel)
         stack.enter_context(server.serving(LOG))
@@ -96,7 +97,7 @@ def extender(args: argparse.Namespace) -> int:
         watches.start()
         stack.callback(watches.stop)
         _settle(watches, stop)
-        for worker in (warmth, *([events] if args.follow_resizes else ()), promises):
+        for worker in (warmth, *([events] if args.follow_resizes else ()), promises, retries):
             worker.start()
             stack.callback(worker.stop)
         if not args.reservation_controller:

@@ -108,6 +108,10 @@ NUMA_GROUP = "affinity.koordlite.io/numa-group"
 PLACEMENT = "placement.koordlite.io/containers"
 """On the NodeResourceTopology: where containers with a promise really run. JSON, see `model.nrt.Placement`."""
 
+RETRY = "scheduling.koordlite.io/retry"
+"""Annotation of a pod that no node could have: when its scheduler was asked to try it again, and why. Written by the
+extender, for people; nobody reads it."""
+
 CPU_CONTENTION = "CPUContention"
 """Type of the Node condition that says whether services wait for CPUs because of others."""
 EXCLUSIVE_CONTAINERS = "cpus.koordlite.io/exclusive"

@@ -11,13 +11,14 @@ said about a node is worked out again when asked, by the function that said it t
 from __future__ import annotations
 
 import collections
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from koordlite.fault_guard import SubjectFaults
 from koordlite.reservation.matching import Candidate
-from koordlite.reservation.pods import PodShape
+from koordlite.reservation.pods import ClusterPod, PodShape
 from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 from koordlite.scheduler.loads import LoadJudgement
@@ -30,16 +31,18 @@ class Board:
     """Verdicts about pods of one shape, by name of the node."""
 
     def __init__(self, shape: PodShape, settings: JudgeSettings, faults: SubjectFaults) -> None:
-        self._shape, self._settings, self._faults = shape, settings, faults
+        self.shape, self._settings, self._faults = shape, settings, faults
         self.refused: dict[str, str] = {}
         """Why not, by node; a node that is unknown is not refused: nobody says no."""
         self._totals: dict[str, int] = {}
         self.version = -1
         """Up to which change of the cluster it is up to date; -1: it has not judged any node."""
+        self.freed = ("", -1)
+        """The latest node that was refused and is not any more, and the `version` in which it was so."""
 
-    def judge(self, rows: Iterable[Row | None]) -> None:
-        """Judge these nodes."""
-        shape, settings, ask = self._shape, self._settings, judge.refusal
+    def judge(self, rows: Iterable[Row | None], version: int) -> None:
+        """Judge these nodes, which are those that have changed up to `version`."""
+        shape, settings, ask = self.shape, self._settings, judge.refusal
         refused, totals = self.refused, self._totals
         for row in rows:
             if row is None:
@@ -50,9 +53,10 @@ class Board:
                 refusal = self._faults.note(row.name, error)
             if refusal:
                 refused[row.name] = refusal
-            else:
-                refused.pop(row.name, None)
+            elif refused.pop(row.name, None) is not None:
+                self.freed = row.name, version
             totals.pop(row.name, None)
+        self.version = version
 
     def forget(self, name: str) -> None:
         """The node is gone."""
@@ -65,7 +69,7 @@ class Board:
 
     def scores(self, names: Sequence[str], unscored: Iterable[tuple[str, Row | None]]) -> list[int]:
         """0 to 100 for each node; 0 for one that is unknown. `unscored` has the rows of those that have none yet."""
-        totals, shape, settings, points = self._totals, self._shape, self._settings, judge.points
+        totals, shape, settings, points = self._totals, self.shape, self._settings, judge.points
         for name, row in unscored:
             try:
                 totals[name] = points(shape, row, settings) if row is not None else 0
@@ -73,6 +77,23 @@ class Board:
                 self._faults.note(name, error)
                 totals[name] = 0
         return [totals[name] for name in names]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """The latest attempt of a pod that no node may have, and what that depends on."""
+
+    pod: ClusterPod
+    at: float
+    """Of the cluster's monotonic clock."""
+    board: Board
+    version: int
+    """Up to which change of the cluster it counts."""
+    reserved: frozenset[str] = frozenset()
+    """Nodes with reservations that concern the pod."""
+    until: float = math.inf
+    """When the pod has waited long enough for its reservation."""
+    busy: frozenset[str] = frozenset()
+    """Nodes that are refused for their measured load alone."""
 
 
 MOST_PODS = 5_000

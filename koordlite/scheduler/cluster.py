@@ -176,6 +176,11 @@ class Cluster:
         self.predicted_wrong = 0
         """Pods that kubelet refused for their topology on the node that this extender had chosen for them."""
 
+    @property
+    def version(self) -> int:
+        """Number of changes of rows so far."""
+        return self.changes_before + len(self.changes)
+
     def synced(self) -> None:
         """Everything was listed once: pods that kubelet takes from now on are new."""
         with self.lock:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import heapq
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -21,7 +22,7 @@ from koordlite.model.wire import objects
 from koordlite.reservation import capacity, matching
 from koordlite.reservation.matching import Candidate
 from koordlite.reservation.pods import ClusterPod, PodShape
-from koordlite.scheduler.attempts import MOST_ENTRIES, SAMPLES, Attempt, Attempts, Board
+from koordlite.scheduler.attempts import MOST_ENTRIES, SAMPLES, Attempt, Attempts, Board, Refusal
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement import judge, reserved
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row
@@ -35,7 +36,7 @@ moment, and only the binding tells which of the nodes that passed it has chosen.
 SUMS = "too little in all for the pod, as kube-scheduler counts"
 """Why nodes were refused that the scheduler only asked about when it looked for victims."""
 MOST_WAITING = 5_000
-"""Pods that wait for a reservation whose time is remembered."""
+"""Pods that wait for a reservation, or that no node may have, and that are remembered."""
 TRIES = 3
 """How often a binding is judged anew, where its node changed meanwhile, before it is judged with the lock held."""
 
@@ -124,6 +125,8 @@ class Extender:
         """Those asked for last come last; all of them judge by the settings of `attempts`."""
         self._waiting: collections.OrderedDict[str, float] = collections.OrderedDict()
         """Since when a pod has been kept from other nodes for its reservation, by uid."""
+        self.refused: collections.OrderedDict[str, Refusal] = collections.OrderedDict()
+        """Pods that no node may have, by uid."""
         self._nominations = Nominations(cluster)
         self._undecided: tuple[str, float] | None = None
         """uid of the pod that was answered last and is not bound yet, and when."""
@@ -145,7 +148,8 @@ class Extender:
                 self._nominations.refresh()
                 # What was kept for the pod by an earlier attempt is not in its own way.
                 self.cluster.assumed.end(pod.uid, "attempted again", self.cluster.now())
-            refusals: Mapping[str, str] = self._board(pod.shape).refused
+            board = self._board(pod.shape)
+            refusals: Mapping[str, str] = board.refused
             matches = self._matches(pod, obj)
             if matches.rows:
                 refusals = matches.refusals(refusals, names)
@@ -155,9 +159,11 @@ class Extender:
                 if why := self._nominations.readmit(pod, passed, refused):
                     self.note(pod, why)
             load = self.loads.judge(obj) if self.loads is not None else None
-            if load is not None and (busy := load.refusals(passed)):
+            busy = load.refusals(passed) if load is not None else {}
+            if busy:
                 passed, refused = [name for name in passed if name not in busy], {**refused, **busy}
             attempt = self._remember(pod, names, len(passed), refused, matches=matches, load=load)
+            self._refuse(pod, board, matches, busy) if not passed else self.refused.pop(pod.uid, None)
             if len(passed) == 1:
                 self._keep(pod, passed[0], attempt)
                 self._undecided = pod.uid, self.cluster.now()
@@ -247,7 +253,7 @@ class Extender:
         cluster = self.cluster
         with cluster.lock:
             cluster.refresh()
-            now = cluster.changes_before + len(cluster.changes)
+            now = cluster.version
             shapes = [
                 shape
                 for shape in dict.fromkeys(cluster.waiting.values())
@@ -256,6 +262,23 @@ class Extender:
         for shape in shapes[:most]:
             with self._questions:
                 self._score(self._board(shape), list(cluster.index))
+
+    def _refuse(self, pod: ClusterPod, board: Board, matches: Matches, busy: Mapping[str, str]) -> None:
+        """Remember what it depends on that no node may have the pod."""
+        with self.cluster.lock:
+            since = self._waiting.get(pod.uid) if matches.waits else None
+            until = math.inf if since is None else since + self.cluster.settings.hold_seconds
+            self.refused.pop(pod.uid, None)
+            self.refused[pod.uid] = Refusal(
+                pod, self.cluster.now(), board, board.version, frozenset(matches.rows), until, frozenset(busy)
+            )
+            while len(self.refused) > MOST_WAITING:
+                self.refused.popitem(last=False)
+
+    def board(self, shape: PodShape) -> Board | None:
+        """The verdicts about pods of this shape, up to date; None where they are not kept any more."""
+        with self._questions:
+            return self._board(shape) if shape in self._boards else None
 
     def _score(self, board: Board, names: Sequence[str]) -> list[int]:
         with self.cluster.lock:
@@ -304,7 +327,7 @@ class Extender:
             self._boards[shape] = board
             while len(self._boards) > max(8, MOST_ENTRIES // max(1, len(cluster.rows))):
                 del self._boards[next(iter(self._boards))]
-            now, first_new = cluster.changes_before + len(cluster.changes), board.version - cluster.changes_before
+            now, first_new = cluster.version, board.version - cluster.changes_before
             rows: list[Row | None] = []
             if first_new < 0:
                 rows = list(cluster.rows)
@@ -312,8 +335,7 @@ class Extender:
                 for name in set(cluster.changes[first_new:]):
                     place = cluster.index.get(name)
                     board.forget(name) if place is None else rows.append(cluster.rows[place])
-        board.judge(rows)
-        board.version = now
+        board.judge(rows, now)
         return board
 
     def _matches(self, pod: ClusterPod, obj: objects.PodObject) -> Matches:

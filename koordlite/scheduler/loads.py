@@ -85,6 +85,8 @@ class Loads:
         self._of_node: collections.defaultdict[str, dict[str, PodLoad]] = collections.defaultdict(dict)
         self._loads: dict[str, NodeLoad] = {}
         self._questions: collections.OrderedDict[str, PodLoad] = collections.OrderedDict()
+        self._changed: set[str] = set()
+        """Nodes that were counted anew since `relieved` was asked."""
         self._problems: dict[str, list[Problem]] = {}
         """By object: a mistake is logged once."""
 
@@ -119,6 +121,7 @@ class Loads:
         with self._lock:
             self._metrics.pop(name, None)
             self._loads.pop(name, None)
+            self._changed.add(name)
             self._problems.pop(f"nodemetric/{name}", None)
 
     def put_pod(self, obj: objects.PodObject) -> None:
@@ -160,6 +163,21 @@ class Loads:
                 self._questions.popitem(last=False)
             return LoadJudgement(pod, dict(self._loads), self.args, now, self._faults)
 
+    def relieved(self, refused: Mapping[str, frozenset[str]]) -> dict[str, str]:
+        """For each pod a node that was too busy for it, and is not any more since this was asked last; both by uid,
+        and empty where it was refused for something else."""
+        now = self._wall()
+        with self._lock:
+            changed, self._changed = self._changed, set()
+            nodes = {name: self._loads[name] for name in changed if name in self._loads}
+            questions = {uid: self._questions.get(uid) for uid, names in refused.items() if names}
+        nodes_now = {
+            uid: next((name for name in nodes if name in refused[uid] and not judgement.refusal(name)), "")
+            for uid, pod in questions.items()
+            if pod is not None and (judgement := LoadJudgement(pod, nodes, self.args, now, self._faults))
+        }
+        return {uid: name for uid, name in nodes_now.items() if name}
+
     def document(self) -> dict[str, Any]:
         """Sizes, and how old the oldest measurement is, for people."""
         now = self._wall()
@@ -187,6 +205,7 @@ class Loads:
         own, metric = self._own.get(name), self._metrics.get(name)
         if own is not None and metric is not None:
             self._loads[name] = load.NodeLoad(own, metric, self._of_node[name].values(), self.args)
+            self._changed.add(name)
 
     def _report(self, subject: str, problems: list[Problem]) -> None:
         if problems and self._problems.get(subject) != problems:

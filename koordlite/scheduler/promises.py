@@ -283,9 +283,15 @@ class ApiBinder:
         By way of its status, since no more than that right is needed: a server takes metadata there, too.
         """
         meta = {"uid": obj.metadata.uid, "resourceVersion": obj.metadata.resource_version, "annotations": annotations}
-        path = f"{_path(obj.metadata.namespace, obj.metadata.name)}/status"
+        self._annotate(obj.metadata.namespace, obj.metadata.name, meta)
+
+    def annotate(self, pod: ClusterPod, annotations: Mapping[str, str]) -> None:
+        """Write annotations to the pod, whichever version it has; BindError as in `promise`."""
+        self._annotate(pod.namespace, pod.name, {"uid": pod.uid, "annotations": annotations})
+
+    def _annotate(self, namespace: str, name: str, meta: Mapping[str, object]) -> None:
         try:
-            self._api.request("PATCH", path, body={"metadata": meta}, timeout=TIMEOUT)
+            self._api.request("PATCH", f"{_path(namespace, name)}/status", body={"metadata": meta}, timeout=TIMEOUT)
         except ApiError as error:
             raise BindError(error.message, is_certain=True) from error
         except ApiUnreachable as error:

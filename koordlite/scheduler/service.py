@@ -32,6 +32,7 @@ from koordlite.scheduler.extender import Extender, NotReady
 from koordlite.scheduler.nominations import LEAVING, Victims
 from koordlite.scheduler.promises import Promises
 from koordlite.scheduler.report import documents, pages
+from koordlite.scheduler.retries import Retries
 from koordlite.threads import Worker
 
 T = TypeVar("T")
@@ -139,8 +140,9 @@ class Service(Router):
         *,
         watches: Callable[[], list[dict[str, Any]]] = list,
         promises: Promises | None = None,
+        retries: Retries | None = None,
     ) -> None:
-        self.metrics = ExtenderMetrics(extender, promises)
+        self.metrics = ExtenderMetrics(extender, promises, retries)
         self._extender, self._watches = extender, watches
         self._searching = threading.Lock()
         """Held by one search for room after the other."""
@@ -352,9 +354,9 @@ _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.1, 0.25, 0.5, 1.0,
 class ExtenderMetrics(Collector):
     """One registry; the state of the cache is read at each scrape."""
 
-    def __init__(self, extender: Extender, promises: Promises | None = None) -> None:
+    def __init__(self, extender: Extender, promises: Promises | None = None, retries: Retries | None = None) -> None:
         self.registry = CollectorRegistry()
-        self._extender, self._promises = extender, promises
+        self._extender, self._promises, self._retries = extender, promises, retries
         self._requests = Counter(
             "koordlite_scheduler_requests", "Requests of schedulers", ("verb", "result"), registry=self.registry
         )
@@ -402,6 +404,9 @@ class ExtenderMetrics(Collector):
             gauges.append(("unpromised_pods", "Bound pods without the promise that they need", promises.missing))
             meaning = "Promises to pods that were bound without one, and those that follow a resize"
             counters.append(("late_promises", meaning, ("result",), promises.results))
+        if (retries := self._retries) is not None:
+            meaning = "Pods that no node could have and whose scheduler was asked to try them again"
+            counters.append(("retries", meaning, ("result",), retries.results))
         for name, meaning, value in gauges:
             yield families.single(f"koordlite_scheduler_{name}", meaning, value)
         for name, meaning, labels, counts in counters:

@@ -38,6 +38,7 @@ from koordlite.scheduler.judgement.nodes import JudgeSettings
 from koordlite.scheduler.numa_api.service import NumaService
 from koordlite.scheduler.promises import Promises
 from koordlite.scheduler.reservation_judge import ReservationJudge
+from koordlite.scheduler.retries import Retries
 from koordlite.scheduler.service import ExtenderMetrics
 
 _WATCH = WatchState(name="pods", age_seconds=0.0)
@@ -117,7 +118,9 @@ def extender() -> tuple[Exported, ...]:
     """Of a scheduler extender that knows no cluster."""
     cluster = Cluster(JudgeSettings(), monotonic=time.monotonic)
     idle = Extender(cluster, wall=time.time)
-    return tuple(_exported(ExtenderMetrics(idle, Promises(idle, cast("Binder", None))).registry))
+    promises = Promises(idle, cast("Binder", None))
+    retries = Retries(idle, lambda pod, annotations: None, wall=time.time)
+    return tuple(_exported(ExtenderMetrics(idle, promises, retries).registry))
 
 
 def reservation_controller() -> tuple[Exported, ...]:

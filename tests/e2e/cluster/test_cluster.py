@@ -136,6 +136,22 @@ def test_the_other_controller_takes_over_in_five_seconds(on: Open) -> None:
     assert max(outcome["seconds"]) < 7.5, outcome  # type: ignore[call-overload]
 
 
+@pytest.mark.timeout(240)
+def test_a_pod_that_waits_only_for_a_report_is_tried_when_the_report_comes(on: Open) -> None:
+    """Nothing that kube-scheduler watches happens then: without a word of the extender it would wait five minutes."""
+    delays = Delays(end=(0.1, 0.2), report=(4.0, 4.0))
+    bench = on(lambda nodes: nodes.add(1, Shape(), delays, placements=False))
+    extender, port = bench.extender()
+    with processes.running(extender), bench.plane.scheduler(bench.configuration(port), SCHEDULER):
+        first = [bench.pods.create(("10", "1Gi")) for _ in range(2)]
+        bench.until(lambda: bench.accounting.running == 2, 60.0, what="the first pods run")
+        time.sleep(6.0)  # Their report is out.
+        last = f"default/{bench.pods.create(('7', '1Gi'))}"  # There are ten CPUs, four and six on a NUMA node.
+        bench.until(lambda: last in bench.accounting.pods and bench.accounting.pods[last].status.conditions, 30.0)
+        bench.pods.delete(first[0])
+        bench.until(lambda: last not in bench.accounting.pending, 30.0, what="the last pod is bound")
+
+
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("nodes", "count"), [(3, 24), long(24, 200, id="200-owners")])
 def test_every_owner_gets_the_room_that_was_reserved_for_it(on: Open, nodes: int, count: int) -> None:

@@ -1,0 +1,172 @@
+"""Pods that no node may have are given back to their scheduler when what refused them has changed, and only then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from koordlite.model import keys
+from koordlite.reservation.pods import ClusterPod
+from koordlite.scheduler.extender import BindError
+from koordlite.scheduler.retries import LAST_PAUSE, MOST_AT_ONCE, UNKNOWN_SECONDS, Retries
+from tests.scheduler.builders import Scene, bound, pod
+from tests.scheduler.test_load_aware import World, measured
+from tests.scheduler.test_reservations import owner, plain, put, reservation
+
+FULL, FREE = {"cpu": "1", "memory": "60Gi"}, {"cpu": "8", "memory": "60Gi"}
+
+
+class Waker:
+    """Retries of a scene, and the pods they wake."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene, self.refusal = scene, ""
+        self.woken: list[tuple[str, str]] = []
+        self.retries = Retries(scene.extender, self.annotate, wall=lambda: scene.clock.wall)
+
+    def annotate(self, pod: ClusterPod, annotations: Mapping[str, str]) -> None:
+        if self.refusal:
+            raise BindError(self.refusal, is_certain=True)
+        self.woken.append((pod.name, annotations[keys.RETRY]))
+
+    def look(self) -> list[str]:
+        """The pods that are woken now."""
+        before = len(self.woken)
+        self.retries.look()
+        return [name for name, _ in self.woken[before:]]
+
+
+def full(*pods: Any) -> Waker:
+    """One full node, and pods that it refuses."""
+    scene = Scene()
+    scene.node("a", FULL, FULL)
+    for each in pods:
+        scene.put(each)
+        assert scene.filter(each, "a")[0] == []
+    return Waker(scene)
+
+
+def test_a_report_with_room_wakes_the_pod_once_and_says_why() -> None:
+    waker = full(pod("p", "4"))
+    assert waker.look() == []
+    waker.scene.report("a", FULL, FULL, totals={"cpu": "16"})
+    assert waker.look() == [], "the report is new, and the node as full"
+    waker.scene.report("a", FULL, FREE)
+    assert waker.look() == ["p"]
+    assert waker.woken[0][1] == "2027-01-15T08:00:00Z: a has room for it now"
+    waker.scene.clock.pass_(100)
+    assert waker.look() == []
+    attempt = waker.scene.extender.attempts.get("ns/p")
+    assert attempt is not None
+    assert attempt.events == ["its scheduler was asked to try it again: a has room for it now"]
+
+
+def test_room_that_came_between_two_looks_and_a_question_about_another_pod_counts() -> None:
+    waker = full(pod("p", "4"), pod("q", "4"))
+    waker.scene.report("a", FULL, FREE)
+    waker.scene.filter(pod("other", "4"), "a")
+    assert waker.look() == ["p", "q"]
+
+
+def test_a_pod_that_is_woken_in_vain_is_woken_less_and_less_often() -> None:
+    p = pod("p", "4")
+    waker, times = full(p), []
+    for second in range(200):
+        waker.scene.report("a", FULL, FREE)
+        if waker.look():
+            times.append(second)
+        waker.scene.report("a", FULL, FULL)
+        assert waker.scene.filter(p, "a")[0] == []
+        waker.scene.clock.pass_(1)
+    assert times == [0, 1, 3, 7, 15, 31, 63, 123, 183], f"1, 2, 4, … {LAST_PAUSE:g} s"
+
+
+def test_what_changes_during_the_pause_counts_after_it() -> None:
+    p = pod("p", "4")
+    waker = full(p)
+    waker.scene.report("a", FULL, FREE)
+    assert waker.look() == ["p"]
+    waker.scene.report("a", FULL, FULL)
+    waker.scene.filter(p, "a")
+    waker.scene.report("a", FULL, FREE)
+    assert waker.look() == []
+    waker.scene.clock.pass_(1)
+    assert waker.look() == ["p"]
+
+
+def test_many_pods_are_woken_a_few_at_a_time() -> None:
+    waker = full(*(pod(f"p{number}", "4") for number in range(25)))
+    waker.scene.report("a", FULL, FREE)
+    assert [len(waker.look()) for _ in range(4)] == [MOST_AT_ONCE, MOST_AT_ONCE, 5, 0]
+
+
+def test_a_pod_that_is_bound_gone_or_passed_meanwhile_is_not_woken() -> None:
+    first, second, third = (pod(name, "4") for name in ("first", "second", "third"))
+    waker = full(first, second, third)
+    waker.scene.put(bound(first, "b"))
+    waker.scene.cluster.remove_pod("ns/second")
+    waker.scene.clock.pass_(UNKNOWN_SECONDS + 1)
+    waker.scene.report("a", FULL, FREE)
+    assert waker.scene.filter(third, "a")[0] == ["a"]
+    assert waker.look() == []
+    assert waker.scene.extender.refused == {}
+
+
+def test_a_pod_that_our_watch_does_not_know_yet_is_woken() -> None:
+    scene = Scene()
+    scene.node("a", FULL)
+    waker = Waker(scene)
+    scene.filter(pod("p", "4"), "a")
+    scene.report("a", FREE)
+    assert waker.look() == ["p"]
+
+
+def test_a_load_that_falls_wakes_the_pod_that_it_kept_off() -> None:
+    world = World().load()
+    waker, p = Waker(world), pod("p")
+    world.put(p)
+    assert world.filter(p, "busy")[0] == []
+    world.loads.put_metric(measured("busy", cpu="59"))
+    assert waker.look() == [], "still too much"
+    world.loads.put_metric(measured("busy", cpu="5"))
+    assert waker.look() == ["p"]
+    assert waker.woken[0][1].endswith(": busy is not too busy for it any more")
+
+
+def test_the_end_of_the_wait_for_a_reservation_wakes_the_pod() -> None:
+    scene = plain()
+    put(scene, reservation())
+    waker, mine = Waker(scene), owner(pod("mine", "4"))
+    scene.put(mine)
+    assert scene.filter(mine, "b")[0] == []
+    scene.clock.pass_(30)
+    assert waker.look() == []
+    scene.clock.pass_(31)
+    assert waker.look() == ["mine"]
+    assert waker.woken[0][1].endswith(": it need not wait for its reservation any longer")
+    assert waker.look() == []
+    assert scene.filter(mine, "b")[0] == ["b"]
+
+
+def test_a_refusal_of_the_api_server_is_logged_once_and_the_pod_woken_later(caplog: pytest.LogCaptureFixture) -> None:
+    waker = full(pod("p", "4"))
+    waker.refusal = 'pods "p" is forbidden'
+    waker.scene.report("a", FULL, FREE)
+    for _ in range(3):
+        assert waker.look() == []
+        waker.scene.clock.pass_(100)
+    assert caplog.text.count('ns/p cannot be given back to its scheduler: pods "p" is forbidden') == 1
+    waker.refusal = ""
+    assert waker.look() == ["p"]
+    assert waker.retries.results == {"failed": 3, "woken": 1}
+
+
+def test_nothing_is_woken_by_a_picture_that_is_too_old() -> None:
+    waker = full(pod("p", "4"))
+    waker.scene.report("a", FULL, FREE)
+    waker.scene.age = None
+    assert waker.look() == []
+    waker.scene.age = 0.0
+    assert waker.look() == ["p"]
