@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import collections
 import errno
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import prometheus_client
 from prometheus_client import Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from koordlite.model.status import REQUEST_BUCKETS_SECONDS
 from koordlite.report import present
 from koordlite.report.metrics import node, pods
 from koordlite.report.metrics.events import EventMetrics
-from koordlite.report.metrics.families import NodeRegistry, Sample, counter, gauge, single
+from koordlite.report.metrics.families import NodeRegistry, Sample, counter, gauge, request_times, single
 from koordlite.report.tick import Tick
 
 _TICK_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -27,19 +26,19 @@ _TICK_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 _WRITE_BUCKETS = tuple(0.01 * 4**k for k in range(8))
 
 
-class Metrics:
+class Metrics(Collector):
     """Counts ticks and shows the last one; every series has the label `node`."""
 
     def __init__(self, *, started: float = 0.0, per_cpu: bool = False, longer_psi: bool = False) -> None:
         """`started` is seconds since the epoch; `per_cpu` adds a series for each CPU of the pools, `longer_psi` the
         means over 60 and 300 s of how long pods waited."""
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
-        self.registry = NodeRegistry()
-        self._started = started
-        self._last, self._events = _LastTick(started, per_cpu, longer_psi), EventMetrics()
-        self.registry.register(self._last)
-        self.registry.register(self._events)
-        r = self.registry
+        self.registry = r = NodeRegistry()
+        self._started, self._per_cpu, self._longer_psi = started, per_cpu, longer_psi
+        self._last: Tick | None = None
+        self._events = EventMetrics()
+        r.register(self)
+        r.register(self._events)
         self._decisions = Counter(
             "koordlite_decisions", "Decisions given", ("strategy", "reason", "verdict"), registry=r
         )
@@ -74,126 +73,81 @@ class Metrics:
             if step.place.kind.update:
                 self._write.labels(step.place.kind.update, status).observe(step.seconds * 1000)
         self._events.observe(tick)
-        self._last.tick = tick
+        self._last = tick
         self.registry.node = tick.node or self.registry.node
 
-
-class _LastTick(Collector):
-    """Gauges of the last tick. The scraping thread takes one reference, and the tick never changes."""
-
-    def __init__(self, started: float, per_cpu: bool, longer_psi: bool) -> None:
-        self._started, self._per_cpu, self._longer_psi = started, per_cpu, longer_psi
-        self.tick: Tick | None = None
-
     def collect(self) -> Iterator[Metric]:
-        """All families; none before the first tick."""
-        tick = self.tick
+        """Gauges of the last tick; none before the first. The scraping thread takes one reference, and the tick never
+        changes."""
+        tick = self._last
         if tick is None:
             return
         yield single("koordlet_start_time", "When the agent started, seconds since the epoch", self._started)
-        yield from (single(name, meaning, value(tick)) for name, meaning, value in _GAUGES)
-        for name, meaning, value in _COUNTERS:
-            yield CounterMetricFamily(name, meaning, value=value(tick))
-        yield from labelled(tick)
+        yield from _of_node(tick)
+        yield from _labelled(tick)
         yield from node.families(tick, per_cpu=self._per_cpu)
         yield from pods.families(tick, longer_psi=self._longer_psi)
 
 
-_GAUGES: tuple[tuple[str, str, Callable[[Tick], float | None]], ...] = (
-    ("koordlet_node_used_cpu_cores", "CPU the node uses", lambda t: _cores(t.figures.node_cpu)),
-    (
-        "koordlet_be_suppress_ls_used_cpu_cores",
-        "CPU of pods that are not best-effort",
-        lambda t: _cores(t.figures.prod_cpu),
-    ),
-    ("koordlet_be_suppress_be_used_cpu_cores", "CPU of best-effort pods", lambda t: _cores(t.figures.be_cpu)),
-    (
-        "koordlet_node_used_memory_bytes",
-        "Memory the node uses",
-        lambda t: use.memory if (use := t.snapshot.usage.node) else None,
-    ),
-    (
-        "koordlet_cpuset_share_pool_cpu_cores",
-        "CPUs in the pool of latency-sensitive pods",
-        lambda t: None if (cpus := node.pool(t.ls_pool)) is None else len(cpus),
-    ),
-    (
-        "koordlet_cpuset_be_share_pool_cpu_cores",
-        "CPUs in the pool of best-effort pods",
-        lambda t: None if (cpus := node.pool(t.be_pool)) is None else len(cpus),
-    ),
-    ("koordlite_be_budget_cpu_cores", "Answer of the suppress formula", lambda t: _cores(t.figures.be_budget)),
-    ("koordlite_problems", "Inputs that are wrong or missing", lambda t: len(t.problems)),
-    ("koordlite_unrestored_places", "Places of an earlier run not put back", lambda t: t.unrestored),
-    ("koordlite_reaction_hertz", "Samples a second between ticks", lambda t: t.reaction.hertz),
-    ("koordlite_new_group_watches", "Groups that report containers", lambda t: t.reaction.beginning.watched),
-    ("koordlite_nri_connected", "1 while a runtime asks by NRI", lambda t: float(bool(t.nri.runtime))),
-    (
-        "koordlite_pause_end_seconds",
-        "When the pause ends, seconds since the epoch",
-        lambda t: t.pause.until if t.pause else None,
-    ),
-)
-"""Name, meaning and value of gauges without labels; None is a family without series."""
-_COUNTERS: tuple[tuple[str, str, Callable[[Tick], float]], ...] = (
-    ("koordlite_faults", "Faults of the agent itself, survived", lambda t: t.faults.total),
-    ("koordlite_reaction_cpu_seconds", "CPU time of the samples between ticks", lambda t: t.reaction.cost_seconds),
-    ("koordlite_reaction_samples", "Samples between ticks", lambda t: t.reaction.samples),
-    ("koordlite_reaction_pressure", "CPU pressure events from the kernel", lambda t: t.reaction.pressure),
-    ("koordlite_reaction_wakes", "Rounds before their time because of a surge", lambda t: t.reaction.surges),
-    (
-        "koordlite_new_group_rounds",
-        "Rounds before their time because of new containers",
-        lambda t: t.reaction.beginning.rounds,
-    ),
-    (
-        "koordlite_new_group_overflows",
-        "Times the kernel lost reports of new containers",
-        lambda t: t.reaction.beginning.overflows,
-    ),
-)
+def _of_node(tick: Tick) -> Iterator[Metric]:
+    """The last tick in numbers without labels; None is a family without series."""
+    figures, use = tick.figures, tick.snapshot.usage.node
+    reaction, groups = tick.reaction, tick.reaction.beginning
+    yield single("koordlet_node_used_cpu_cores", "CPU the node uses", _cores(figures.node_cpu))
+    meaning = "CPU of pods that are not best-effort"
+    yield single("koordlet_be_suppress_ls_used_cpu_cores", meaning, _cores(figures.prod_cpu))
+    yield single("koordlet_be_suppress_be_used_cpu_cores", "CPU of best-effort pods", _cores(figures.be_cpu))
+    yield single("koordlet_node_used_memory_bytes", "Memory the node uses", use.memory if use else None)
+    for name, whose, pool in (
+        ("koordlet_cpuset_share_pool_cpu_cores", "latency-sensitive", tick.ls_pool),
+        ("koordlet_cpuset_be_share_pool_cpu_cores", "best-effort", tick.be_pool),
+    ):
+        cpus = node.pool(pool)
+        yield single(name, f"CPUs in the pool of {whose} pods", None if cpus is None else len(cpus))
+    yield single("koordlite_be_budget_cpu_cores", "Answer of the suppress formula", _cores(figures.be_budget))
+    yield single("koordlite_problems", "Inputs that are wrong or missing", len(tick.problems))
+    yield single("koordlite_unrestored_places", "Places of an earlier run not put back", tick.unrestored)
+    yield single("koordlite_reaction_hertz", "Samples a second between ticks", reaction.hertz)
+    yield single("koordlite_new_group_watches", "Groups that report containers", groups.watched)
+    yield single("koordlite_nri_connected", "1 while a runtime asks by NRI", float(bool(tick.nri.runtime)))
+    meaning, pause = "When the pause ends, seconds since the epoch", tick.pause
+    yield single("koordlite_pause_end_seconds", meaning, pause.until if pause else None)
+    for name, meaning, count in (
+        ("koordlite_faults", "Faults of the agent itself, survived", tick.faults.total),
+        ("koordlite_reaction_cpu_seconds", "CPU time of the samples between ticks", reaction.cost_seconds),
+        ("koordlite_reaction_samples", "Samples between ticks", reaction.samples),
+        ("koordlite_reaction_pressure", "CPU pressure events from the kernel", reaction.pressure),
+        ("koordlite_reaction_wakes", "Rounds before their time because of a surge", reaction.surges),
+        ("koordlite_new_group_rounds", "Rounds before their time because of new containers", groups.rounds),
+        ("koordlite_new_group_overflows", "Times the kernel lost reports of new containers", groups.overflows),
+    ):
+        yield CounterMetricFamily(name, meaning, value=count)
 
 
-def labelled(tick: Tick) -> Iterator[Metric]:
+def _labelled(tick: Tick) -> Iterator[Metric]:
     """The agent's state by label: its limit, its inputs, what wakes it, answers to a runtime that asks before it
     creates containers, and a pause."""
-    limit, state = _cores(tick.figures.be_limit), tick.nri
-    for name, meaning, labels, samples in (
-        (
-            "koordlet_be_suppress_cpu_cores",
-            "CPU best-effort pods may use",
-            ("type",),
-            [] if limit is None else [([present.be_policy(tick.snapshot)], limit)],
-        ),
-        ("koordlite_input_age_seconds", "Age of an input", ("input",), _items(tick.snapshot.ages)),
-        ("koordlite_mode_info", "Mode of a strategy", ("strategy", "mode"), [(m, 1) for m in tick.modes.items()]),
-        ("koordlite_reaction_info", "What wakes the agent between ticks", ("way",), [([tick.reaction.way], 1)]),
-        (
-            "koordlite_paused",
-            "1 while nothing is written because of a pause",
-            ("by",),
-            [([tick.pause.by], 1)] if tick.pause else [([""], 0)],
-        ),
-        ("koordlite_status_info", "Status of the agent", ("status",), [([tick.status], 1)]),
-    ):
-        yield gauge(name, meaning, labels, samples)
-    # Nothing with a folder of manifests.
-    for name, meaning, field in (
-        ("koordlite_watch_relists", "Lists repeated from the API server", "relists"),
-        ("koordlite_watch_requests", "Lists and watches asked for", "requests"),
-    ):
-        if tick.snapshot.watches:
-            values = (([watch.name], getattr(watch, field)) for watch in tick.snapshot.watches)
-            yield counter(name, meaning, ("watch",), values)
+    limit, state, pause = _cores(tick.figures.be_limit), tick.nri, tick.pause
+    limits = [] if limit is None else [([present.be_policy(tick.snapshot)], limit)]
+    yield gauge("koordlet_be_suppress_cpu_cores", "CPU best-effort pods may use", ("type",), limits)
+    yield gauge("koordlite_input_age_seconds", "Age of an input", ("input",), _items(tick.snapshot.ages))
+    modes = [(mode, 1) for mode in tick.modes.items()]
+    yield gauge("koordlite_mode_info", "Mode of a strategy", ("strategy", "mode"), modes)
+    yield gauge("koordlite_reaction_info", "What wakes the agent between ticks", ("way",), [([tick.reaction.way], 1)])
+    paused = [([pause.by], 1)] if pause else [([""], 0)]
+    yield gauge("koordlite_paused", "1 while nothing is written because of a pause", ("by",), paused)
+    yield gauge("koordlite_status_info", "Status of the agent", ("status",), [([tick.status], 1)])
+    watches = tick.snapshot.watches
+    if watches:  # Nothing with a folder of manifests.
+        relists, requests = ([([w.name], getattr(w, field)) for w in watches] for field in ("relists", "requests"))
+        yield counter("koordlite_watch_relists", "Lists repeated from the API server", ("watch",), relists)
+        yield counter("koordlite_watch_requests", "Lists and watches asked for", ("watch",), requests)
     calls = state.answers.items()
     yield counter("koordlite_nri_answers", "Calls by NRI that were answered", ("method", "outcome"), calls)
     meaning = "What became of questions by NRI"
     yield counter("koordlite_nri_results", meaning, ("result",), _items(state.results))
-    latency = HistogramMetricFamily("koordlite_nri_answer_seconds", "Time to an answer by NRI", labels=("method",))
-    bounds = [*map(str, REQUEST_BUCKETS_SECONDS), "+Inf"]
-    for method, times in state.latency.items():
-        latency.add_metric([method], list(zip(bounds, times.counts, strict=True)), times.seconds)
-    yield latency
+    latency = (([method], times) for method, times in state.latency.items())
+    yield request_times("koordlite_nri_answer_seconds", "Time to an answer by NRI", ("method",), latency)
 
 
 def _cores(milli: int | None) -> float | None:

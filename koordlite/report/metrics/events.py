@@ -10,13 +10,13 @@ import collections
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from koordlite.changes import core_cookie, eviction
 from koordlite.changes.core_cookie import CoreCookieChange
-from koordlite.model.status import REQUEST_BUCKETS_SECONDS, RequestHistogram, RequestKind
-from koordlite.report.metrics.families import koordinator_counter
+from koordlite.model.status import RequestHistogram, RequestKind
+from koordlite.report.metrics.families import koordinator_counter, request_times
 from koordlite.report.tick import Tick
 
 DETAIL_SECONDS = 300.0
@@ -90,7 +90,7 @@ class EventMetrics(Collector):
 
 
 class KubeletMetrics(Collector):
-    """A histogram with Koordinator's buckets; a question that was never asked has no series."""
+    """How long kubelet takes, in Koordinator's buckets."""
 
     def __init__(self, times: Callable[[], Mapping[RequestKind, RequestHistogram]]) -> None:
         """`times` gives what was counted so far; asked at each scrape."""
@@ -98,12 +98,5 @@ class KubeletMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """By verb, path and code."""
-        family = HistogramMetricFamily(
-            "koordlet_kubelet_request_duration_seconds",
-            "How long kubelet took to answer",
-            labels=("verb", "path", "code"),
-        )
-        bounds = [*map(repr, REQUEST_BUCKETS_SECONDS), "+Inf"]
-        for question, times in sorted(self._times().items()):
-            family.add_metric(question, list(zip(bounds, times.counts, strict=True)), times.seconds)
-        yield family
+        name, labels = "koordlet_kubelet_request_duration_seconds", ("verb", "path", "code")
+        yield request_times(name, "How long kubelet took to answer", labels, sorted(self._times().items()))

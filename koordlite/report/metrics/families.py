@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
+
+from koordlite.model.status import REQUEST_BUCKETS_SECONDS, RequestHistogram
 
 Sample = tuple[Sequence[str], float]
 """Label values and a value."""
@@ -33,6 +35,17 @@ def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: Iterable[S
 def single(name: str, meaning: str, value: float | None) -> Metric:
     """A gauge of the node as a whole; without series where the value is not known."""
     return gauge(name, meaning, (), [] if value is None else [((), value)])
+
+
+def request_times(
+    name: str, meaning: str, labels: Sequence[str], times: Iterable[tuple[Sequence[str], RequestHistogram]]
+) -> Metric:
+    """A histogram of how long requests took; a question that was never asked has no series."""
+    family = HistogramMetricFamily(name, meaning, labels=labels)
+    bounds = [*map(str, REQUEST_BUCKETS_SECONDS), "+Inf"]
+    for values, each in times:
+        family.add_metric(values, list(zip(bounds, each.counts, strict=True)), each.seconds)
+    return family
 
 
 def koordinator_counter(name: str, meaning: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:
