@@ -63,7 +63,7 @@ class Sandbox:
         self.resctrl = self.resctrl_driver(self.machine, rdt, self.processes, self.clock.monotonic) if rdt else None
         self._traffic = cache_traffic.of(self.machine, self.cgroups, self.workloads, self.resctrl)
         self.kubelet = EmulatedKubelet(self.machine, self.cgroups, self.processes, self.workloads, seed=seed)
-        self.cgroups.on_kill = self._kill_group
+        self.cgroups.cpu.on_kill = self._kill_group
         settings = kernel_settings.plant(self.files, self.machine)
         kernel_settings.plant_irqs(self.files, self.machine)
         self.memory = MemoryLoad(self.machine, self.cgroups, settings, self._killed)

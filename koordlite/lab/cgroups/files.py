@@ -26,7 +26,7 @@ from koordlite.lab.machine import kernel_text
 from koordlite.lab.machine.machine import Machine
 from koordlite.lab.machine.pressure import NONE
 from koordlite.lab.machine.processes import Processes
-from koordlite.lab.machine.tree import File, refusal
+from koordlite.lab.machine.tree import refusal
 from koordlite.model.cpuset import CPUSet
 
 POINTS = {"cpu,cpuacct": ("cpu", "cpuacct"), "cpuset": ("cpuset",), "memory": ("memory",), "blkio": ("blkio",)}
@@ -66,26 +66,26 @@ def build(machine: Machine, processes: Processes) -> Cgroups:
 
 
 def _v1(machine: Machine, processes: Processes) -> Cgroups:
-    tables: dict[str, Callable[[Hierarchy], AttributeTable]] = {
-        "cpu,cpuacct": lambda _: _v1_cpu() | _settings(_WARP if machine.extended else {}),
-        "cpuset": lambda hierarchy: _v1_cpuset(hierarchy, machine),
-        "memory": lambda _: _v1_memory() | ({**_protection(), **_settings(_EXTENSIONS)} if machine.extended else {}),
-        "blkio": lambda _: disk_files.v1(machine.extended),
+    def admit(group: Group) -> None:
+        """ENOSPC: a cpuset without CPUs or memory takes no threads."""
+        if "cpuset" in group.hierarchy.controllers and not (group.cpus and group.mems):
+            raise refusal(errno.ENOSPC)
+
+    tables: Mapping[str, AttributeTable] = {
+        "cpu,cpuacct": {**_v1_cpu(), **_settings(_WARP if machine.extended else {})},
+        "cpuset": _v1_cpuset(machine),
+        "memory": {**_v1_memory(), **({**_protection(), **_settings(_EXTENSIONS)} if machine.extended else {})},
+        "blkio": disk_files.v1(machine.extended),
     }
-
-    def furnish(hierarchy: Hierarchy, group: Group) -> dict[str, File]:
-        def admit(group: Group) -> None:
-            """ENOSPC: a cpuset without CPUs or memory takes no threads."""
-            if "cpuset" in hierarchy.controllers and not (group.cpus and group.mems):
-                raise refusal(errno.ENOSPC)
-
-        threads, whole = _membership(hierarchy, processes, admit)
-        always = Attribute(lambda _: "0\n")
-        common = {"cgroup.clone_children": always, "notify_on_release": always, "cgroup.procs": whole, "tasks": threads}
-        return _files({**tables[hierarchy.point](hierarchy), **common}, group)
-
+    always = Attribute(lambda _: "0\n")
+    common = {
+        "cgroup.clone_children": always,
+        "notify_on_release": always,
+        "cgroup.procs": _membership(processes, admit, whole=True),
+        "tasks": _membership(processes, admit, whole=False),
+    }
     hierarchies = tuple(
-        Hierarchy(point=point, controllers=controllers, weight=1024, files=furnish)
+        Hierarchy(point=point, controllers=controllers, weight=1024, files={**tables[point], **common})
         for point, controllers in POINTS.items()
     )
     cgroups = Cgroups(1, hierarchies, lambda group: group.cpus)
@@ -94,12 +94,10 @@ def _v1(machine: Machine, processes: Processes) -> Cgroups:
 
 
 def _v2(machine: Machine, processes: Processes) -> Cgroups:
-    cgroups: list[Cgroups] = []
-
     def kill(group: Group, data: bytes) -> None:
         """`cgroup_kill_write`: ERANGE for a number other than 1."""
         kernel_text.integer(data, low=1, high=1, outside=errno.ERANGE)
-        cgroups[0].on_kill(group)
+        group.hierarchy.on_kill(group)
 
     def no_read(_: Group) -> str:
         raise refusal(errno.EINVAL)
@@ -109,47 +107,27 @@ def _v2(machine: Machine, processes: Processes) -> Cgroups:
         if group.children and group.parent is not None:
             raise refusal(errno.EBUSY)
 
-    def furnish(hierarchy: Hierarchy, group: Group) -> dict[str, File]:
-        threads, whole = _membership(hierarchy, processes, admit)
-        controllers = f"{' '.join(CONTROLLERS)}\n"
-        table = {
-            "cgroup.controllers": Attribute(lambda _: controllers),
-            "cgroup.events": Attribute(lambda group: f"populated {int(group.populated)}\nfrozen 0\n", root=False),
-            "cgroup.procs": whole,
-            "cgroup.subtree_control": Attribute(lambda group: controllers if group.children else "\n"),
-            "cgroup.threads": threads,
-            "cgroup.type": Attribute(lambda _: "domain\n", root=False),
-            "cgroup.kill": Attribute(no_read, kill, root=False),
-            **_v2_cpu(),
-            **_v2_cpuset(hierarchy, machine),
-            **_v2_memory(machine),
-            **disk_files.v2(),
-            **_settings({**_WARP, **_EXTENSIONS, **_PAGE_CACHE} if machine.extended else {}),
-        }
-        return _files(table, group)
-
-    hierarchy = Hierarchy(point="", controllers=CONTROLLERS, weight=100, files=furnish)
-    cgroups.append(Cgroups(2, (hierarchy,), lambda group: effective(group, "cpus", machine.cpuset)))
-    return cgroups[0]
-
-
-def _files(table: Mapping[str, Attribute], group: Group) -> dict[str, File]:
-    """The files of one group. Root writes the read-only ones in vain: cgroups say EINVAL, not EACCES."""
-
-    def writer(attribute: Attribute) -> Callable[[bytes], None] | None:
-        write = attribute.write
-        # Writing nothing is a success that does nothing, whatever the file.
-        return (lambda data: write(group, data) if data else None) if write else None
-
-    return {
-        name: File(lambda each=each: each.read(group), writer(each), errno.EINVAL)  # type: ignore[misc]
-        for name, each in table.items()
-        if each.root or group.parent is not None
+    controllers = f"{' '.join(CONTROLLERS)}\n"
+    table = {
+        "cgroup.controllers": Attribute(lambda _: controllers),
+        "cgroup.events": Attribute(lambda group: f"populated {int(group.populated)}\nfrozen 0\n", root=False),
+        "cgroup.procs": _membership(processes, admit, whole=True),
+        "cgroup.subtree_control": Attribute(lambda group: controllers if group.children else "\n"),
+        "cgroup.threads": _membership(processes, admit, whole=False),
+        "cgroup.type": Attribute(lambda _: "domain\n", root=False),
+        "cgroup.kill": Attribute(no_read, kill, root=False),
+        **_v2_cpu(),
+        **_v2_cpuset(machine),
+        **_v2_memory(machine),
+        **disk_files.v2(),
+        **_settings({**_WARP, **_EXTENSIONS, **_PAGE_CACHE} if machine.extended else {}),
     }
+    hierarchy = Hierarchy(point="", controllers=CONTROLLERS, weight=100, files=table)
+    return Cgroups(2, (hierarchy,), lambda group: effective(group, "cpus", machine.cpuset))
 
 
 def _settings(ranges: _Ranges) -> AttributeTable:
-    """Numbers that are kept and change nothing here."""
+    """Numbers that are kept."""
 
     def setting(name: str, low: int, high: int, first: int) -> Attribute:
         def write(group: Group, data: bytes) -> None:
@@ -160,29 +138,22 @@ def _settings(ranges: _Ranges) -> AttributeTable:
     return {name: setting(name, *bounds) for name, bounds in ranges.items()}
 
 
-def _membership(
-    hierarchy: Hierarchy, processes: Processes, admit: Callable[[Group], None]
-) -> tuple[Attribute, Attribute]:
-    """The files through which threads and whole processes move; `admit` refuses a group that takes none."""
+def _membership(processes: Processes, admit: Callable[[Group], None], *, whole: bool) -> Attribute:
+    """The file through which threads, or `whole` processes, move; `admit` refuses a group that takes none."""
 
-    def mover(*, whole: bool) -> Callable[[Group, bytes], None]:
-        def move(group: Group, data: bytes) -> None:
-            number = kernel_text.integer(data, low=0, high=2**31 - 1, outside=errno.EINVAL)
-            process = processes.find(number)
-            if process is None:
-                raise refusal(errno.ESRCH)
-            admit(group)
-            hierarchy.attach(group, process.tids if whole else (number,))
+    def move(group: Group, data: bytes) -> None:
+        number = kernel_text.integer(data, low=0, high=2**31 - 1, outside=errno.EINVAL)
+        process = processes.find(number)
+        if process is None:
+            raise refusal(errno.ESRCH)
+        admit(group)
+        group.hierarchy.attach(group, process.tids if whole else (number,))
 
-        return move
+    def members(group: Group) -> str:
+        ids = {processes.of(tid).pid if whole else tid for tid in group.tids}
+        return "".join(f"{each}\n" for each in sorted(ids))
 
-    def pids(group: Group) -> set[int]:
-        return {processes.of(tid).pid for tid in group.tids}
-
-    return (
-        Attribute(lambda group: "".join(f"{tid}\n" for tid in sorted(group.tids)), mover(whole=False)),
-        Attribute(lambda group: "".join(f"{pid}\n" for pid in sorted(pids(group))), mover(whole=True)),
-    )
+    return Attribute(members, move)
 
 
 # ── CPU ──
@@ -304,10 +275,8 @@ def _set_idle(group: Group, data: bytes) -> None:
 # ── cpusets ──
 
 
-def _v1_cpuset(hierarchy: Hierarchy, machine: Machine) -> AttributeTable:
-    attributes = {
-        field: Attribute(_shown_set(field), _set_writer(hierarchy, machine, field, nest)) for field in ("cpus", "mems")
-    }
+def _v1_cpuset(machine: Machine) -> AttributeTable:
+    attributes = {field: _set_file(machine, field, nest) for field in ("cpus", "mems")}
     constants = {"cpu_exclusive": "0\n", "memory_migrate": "0\n", "sched_load_balance": "1\n"}
     return {
         **{f"cpuset.{field}": each for field, each in attributes.items()},
@@ -316,36 +285,31 @@ def _v1_cpuset(hierarchy: Hierarchy, machine: Machine) -> AttributeTable:
     }
 
 
-def _v2_cpuset(hierarchy: Hierarchy, machine: Machine) -> AttributeTable:
+def _v2_cpuset(machine: Machine) -> AttributeTable:
     def put(group: Group, field: str, ids: CPUSet) -> None:
         _check_busy(group, field, ids)
         setattr(group, field, ids)
 
     table = {"cpuset.cpus.partition": Attribute(lambda _: "member\n", root=False)}
     for field, whole in (("cpus", machine.cpuset), ("mems", machine.mems)):
-        writer = _set_writer(hierarchy, machine, field, put)
-        table[f"cpuset.{field}"] = Attribute(_shown_set(field), writer, root=False)
+        table[f"cpuset.{field}"] = _set_file(machine, field, put, root=False)
         table[f"cpuset.{field}.effective"] = Attribute(
             lambda group, field=field, whole=whole: f"{effective(group, field, whole)}\n"  # type: ignore[misc]
         )
     return table
 
 
-def _shown_set(field: str) -> Callable[[Group], str]:
-    return lambda group: f"{getattr(group, field)}\n"
-
-
-def _set_writer(
-    hierarchy: Hierarchy, machine: Machine, field: str, put: Callable[[Group, str, CPUSet], None]
-) -> Callable[[Group, bytes], None]:
+def _set_file(
+    machine: Machine, field: str, put: Callable[[Group, str, CPUSet], None], *, root: bool = True
+) -> Attribute:
     def write(group: Group, data: bytes) -> None:
         ids = kernel_text.cpu_list(data.decode("latin-1"), len(machine.cpus) if field == "cpus" else 1024)
         if field == "mems" and not ids <= machine.mems:
             raise refusal(errno.EINVAL)
         put(group, field, ids)
-        hierarchy.epoch += 1
+        group.hierarchy.epoch += 1
 
-    return write
+    return Attribute(lambda group: f"{getattr(group, field)}\n", write, root)
 
 
 def nest(group: Group, field: str, ids: CPUSet) -> None:
@@ -431,9 +395,6 @@ def _v2_memory(machine: Machine) -> AttributeTable:
 def _protection() -> AttributeTable:
     """memory.min, low, high and oom.group with their events, on v2 and on v1 with the extensions."""
 
-    def set_oom_group(group: Group, data: bytes) -> None:
-        group.oom_group = kernel_text.integer(data, low=0, high=1, outside=errno.EINVAL)
-
     def events(group: Group) -> str:
         """Events in the group and below it."""
         counts = {name: sum(each.events.get(name, 0) for each in group.walk()) for name in EVENTS}
@@ -443,7 +404,7 @@ def _protection() -> AttributeTable:
         "memory.min": _amount_file("memory_min"),
         "memory.low": _amount_file("memory_low"),
         "memory.high": _amount_file("memory_high"),
-        "memory.oom.group": Attribute(lambda group: f"{group.oom_group}\n", set_oom_group, root=False),
+        **_settings({"memory.oom.group": (0, 1, 0)}),
         "memory.events": Attribute(events, root=False),
     }
 

@@ -21,6 +21,7 @@ IDLE_SHARES = 3
 class Group(msgspec.Struct, eq=False):
     """A control group of a hierarchy. Fields of controllers the hierarchy lacks stay at their defaults."""
 
+    hierarchy: Hierarchy
     name: str
     parent: Group | None
     weight: int
@@ -54,11 +55,10 @@ class Group(msgspec.Struct, eq=False):
     memory_high: int = UNLIMITED
     swap_max: int = UNLIMITED
     """Kept; nothing is swapped here."""
-    oom_group: int = 0
     events: dict[str, int] = msgspec.field(default_factory=dict)
     """Number of times that memory ran into a limit, by the kernel's word; this group's own only."""
     settings: dict[str, int] = msgspec.field(default_factory=dict)
-    """Values of files that are kept but not modelled, by file name."""
+    """Numbers of files that have no field of their own, by file name."""
     disks: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
     """Texts that were written about disks, by word and disk."""
     read_bytes: float = 0.0
@@ -116,25 +116,30 @@ class Attribute(msgspec.Struct, frozen=True):
     write: Callable[[Group, bytes], None] | None = None
     root: bool = True
 
+    def of(self, group: Group) -> File:
+        """The file of one group. Root writes the read-only ones in vain: cgroups say EINVAL, not EACCES."""
+        write = self.write
+        # Writing nothing is a success that does nothing, whatever the file.
+        writes = (lambda data: write(group, data) if data else None) if write else None
+        return File(lambda: self.read(group), writes, errno.EINVAL)
 
-AttributeTable = dict[str, Attribute]
+
+AttributeTable = Mapping[str, Attribute]
 """The files of a group by name."""
-MakeFiles = Callable[["Hierarchy", Group], Mapping[str, File]]
 
 
 class Hierarchy:
     """A mounted tree of groups with its controllers."""
 
-    def __init__(self, *, point: str, controllers: tuple[str, ...], weight: int, files: MakeFiles) -> None:
-        self.point = point
-        self.controllers = controllers
+    def __init__(self, *, point: str, controllers: tuple[str, ...], weight: int, files: AttributeTable) -> None:
+        self.point, self.controllers = point, controllers
+        self.on_kill: Callable[[Group], None] = lambda group: None
+        """Called by a write to `cgroup.kill` of a group; on v2."""
         self.epoch = 0
         """Grows with every change of a cpuset, of the tree or of which thread is where: then readers read again."""
-        self._weight = weight
-        self._files = files
+        self._weight, self._files = weight, files
         self._home: dict[int, Group] = {}
-        self.root = Group("", None, weight, weight)
-        self._furnish(self.root)
+        self.root = self._new("", None)
 
     def find(self, path: str) -> Group | None:
         """The group at `path` below the root."""
@@ -147,9 +152,8 @@ class Hierarchy:
         """mkdir."""
         if "\n" in name:
             raise refusal(errno.EINVAL)
-        group = parent.children[name] = Group(name, parent, self._weight, self._weight)
+        group = parent.children[name] = self._new(name, parent)
         parent.folder.entries[name] = group.folder
-        self._furnish(group)
         self.epoch += 1
         return group
 
@@ -187,10 +191,13 @@ class Hierarchy:
         """The group of a thread; the root when it was never moved."""
         return self._home.get(tid, self.root)
 
-    def _furnish(self, group: Group) -> None:
-        group.folder.entries.update(self._files(self, group))
-        group.folder.make = lambda name: void(self.make(group, name))
+    def _new(self, name: str, parent: Group | None) -> Group:
+        group = Group(self, name, parent, self._weight, self._weight)
+        files = {path: each.of(group) for path, each in self._files.items() if each.root or parent is not None}
+        group.folder.entries.update(files)
+        group.folder.make = lambda name: self.make(group, name)
         group.folder.remove = lambda name: self._rmdir(group, name)
+        return group
 
     def _rmdir(self, parent: Group, name: str) -> None:
         if name not in parent.children:
@@ -202,10 +209,7 @@ class Cgroups:
     """All hierarchies of the node: one on v2, one per controller on v1."""
 
     def __init__(self, version: int, hierarchies: tuple[Hierarchy, ...], allowed: Callable[[Group], CPUSet]) -> None:
-        self.on_kill: Callable[[Group], None] = lambda group: None
-        """What a write to `cgroup.kill` of a group ends; on v2."""
-        self.version = version
-        self.hierarchies = hierarchies
+        self.version, self.hierarchies = version, hierarchies
         self.allowed = allowed
         """CPUs a group of the cpuset hierarchy may really use."""
         self.cpu = self._with("cpu")
@@ -244,7 +248,3 @@ class Cgroups:
 
     def _with(self, controller: str) -> Hierarchy:
         return next(one for one in self.hierarchies if controller in one.controllers)
-
-
-def void(_: object) -> None:
-    """Forget a result, where the caller wants none."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import random
 import re
-from typing import Protocol
 
 import msgspec
 
@@ -25,60 +24,36 @@ _CALL = re.compile(r"([a-z]+)\((.*)\)\Z")
 _HELP = "write a quantity, greedy, wave(low=,high=,period=), steps(0:2,60:14) or spike(base=,high=,at=,for=)"
 
 
-class Demand(Protocol):
-    """Demand of a workload."""
+class Demand(msgspec.Struct, frozen=True):
+    """Demand of a workload: a wave, or steps, and noise over it."""
+
+    steps: tuple[tuple[float, float], ...] = ()
+    """Seconds from which on an amount holds, ascending, and the amount; nothing before the first."""
+    wave: tuple[float, float, float] | None = None
+    """low, high and period: low + (high − low) × (1 − cos 2πt/period)/2"""
+    noise: float = 0.0
+    """Part by which the amount is off at most, drawn again every second."""
+    seed: str = ""
 
     def milli(self, seconds: float) -> float:
         """Wanted millicores at that time; infinite when greedy."""
+        if self.wave:
+            low, high, period = self.wave
+            amount = low + (high - low) * (1 - math.cos(2 * math.pi * seconds / period)) / 2
+        else:
+            amount = next((amount for begin, amount in reversed(self.steps) if begin <= seconds), 0.0)
+        if self.noise:
+            amount *= 1 + random.Random(f"{self.seed}/{int(seconds)}").uniform(-self.noise, self.noise)
+        return amount
 
 
-class Constant(msgspec.Struct, frozen=True):
+def constant(amount: float) -> Demand:
     """The same all the time."""
-
-    amount: float
-
-    def milli(self, seconds: float) -> float:
-        """The amount."""
-        return self.amount
+    return Demand(((-math.inf, amount),))
 
 
-GREEDY = Constant(math.inf)
-NOTHING = Constant(0.0)
-
-
-class Wave(msgspec.Struct, frozen=True):
-    """low + (high − low) × (1 − cos 2πt/period)/2"""
-
-    low: float
-    high: float
-    period: float
-
-    def milli(self, seconds: float) -> float:
-        """The wave at that time."""
-        return self.low + (self.high - self.low) * (1 - math.cos(2 * math.pi * seconds / self.period)) / 2
-
-
-class Steps(msgspec.Struct, frozen=True):
-    """Amounts that hold from a second on, in ascending order of the seconds; nothing before the first."""
-
-    steps: tuple[tuple[float, float], ...]
-
-    def milli(self, seconds: float) -> float:
-        """The last step that has begun."""
-        return next((amount for begin, amount in reversed(self.steps) if begin <= seconds), 0.0)
-
-
-class Noisy(msgspec.Struct, frozen=True):
-    """Another demand, off by up to `fraction`, drawn again every second."""
-
-    base: Demand
-    fraction: float
-    seed: str
-
-    def milli(self, seconds: float) -> float:
-        """The base demand times 1 ± fraction."""
-        offset = random.Random(f"{self.seed}/{int(seconds)}").uniform(-self.fraction, self.fraction)
-        return self.base.milli(seconds) * (1 + offset)
+GREEDY = constant(math.inf)
+NOTHING = Demand()
 
 
 def parse(text: str, *, seed: str = "") -> Demand:
@@ -88,38 +63,26 @@ def parse(text: str, *, seed: str = "") -> Demand:
         return GREEDY
     call = _CALL.match(text)
     if call is None:
-        return Constant(_milli(text))
+        return constant(_milli(text))
     name, body = call[1], call[2]
     if name == "steps":
-        return _steps(body)
-    arguments = _arguments(body)
+        pairs = (piece.partition(":") for piece in body.split(","))
+        steps = tuple((_seconds(begin, least=0), _milli(amount)) for begin, _, amount in pairs)
+        if list(steps) != sorted(steps, key=lambda step: step[0]):
+            raise ValueError(f"the seconds in steps({body}) must ascend")
+        return Demand(steps)
+    arguments = {key.strip(): value.strip() for key, _, value in (piece.partition("=") for piece in body.split(","))}
     noise = _fraction(arguments.pop("noise", "0"))
-    base = _named(name, arguments)
-    return Noisy(base, noise, seed) if noise else base
-
-
-def _named(name: str, arguments: dict[str, str]) -> Demand:
     match name, sorted(arguments):
         case "wave", ["high", "low", "period"]:
-            return Wave(_milli(arguments["low"]), _milli(arguments["high"]), _seconds(arguments["period"]))
+            wave = _milli(arguments["low"]), _milli(arguments["high"]), _seconds(arguments["period"])
+            return Demand(wave=wave, noise=noise, seed=seed)
         case "spike", ["at", "base", "for", "high"]:
             base, begin = _milli(arguments["base"]), _seconds(arguments["at"], least=0)
             end = begin + _seconds(arguments["for"])
-            return Steps(((0.0, base), (begin, _milli(arguments["high"])), (end, base)))
+            steps = ((0.0, base), (begin, _milli(arguments["high"])), (end, base))
+            return Demand(steps, noise=noise, seed=seed)
     raise ValueError(f"{name}({', '.join(arguments)}) is no demand: {_HELP}")
-
-
-def _steps(body: str) -> Steps:
-    pairs = [piece.partition(":") for piece in body.split(",")]
-    steps = tuple((_seconds(begin, least=0), _milli(amount)) for begin, _, amount in pairs)
-    if list(steps) != sorted(steps, key=lambda step: step[0]):
-        raise ValueError(f"the seconds in steps({body}) must ascend")
-    return Steps(steps)
-
-
-def _arguments(body: str) -> dict[str, str]:
-    pairs = (piece.partition("=") for piece in body.split(","))
-    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _milli(text: str) -> float:

@@ -110,7 +110,7 @@ class MemoryLoad:
                 each.workload.process.pid,
             ),
         )
-        together = [g for g in worst.group.lineage() if g.oom_group and _within(g, domain)]
+        together = [g for g in worst.group.lineage() if g.settings.get("memory.oom.group") and _within(g, domain)]
         dying = [each for each in holdings if _within(each.group, together[-1])] if together else [worst]
         for each in dying:
             _count(each.group, "oom_kill")

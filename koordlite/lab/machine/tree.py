@@ -35,8 +35,8 @@ class Folder(msgspec.Struct, eq=False):
     """A folder. `make` and `remove` are what mkdir and rmdir inside it do; absent means the kernel says EPERM."""
 
     entries: dict[str, Entry] = msgspec.field(default_factory=dict)
-    make: Callable[[str], None] | None = None
-    remove: Callable[[str], None] | None = None
+    make: Callable[[str], object] | None = None
+    remove: Callable[[str], object] | None = None
     lookup: Callable[[str], Entry | None] | None = None
     """Finds entries that are made when they are opened, as processes and threads in /proc."""
     folders: Callable[[], Iterable[str]] = tuple
@@ -186,7 +186,7 @@ class Tree:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
         return entry, name
 
-    def _change(self, how: Callable[[str], None] | None, name: str, path: str) -> None:
+    def _change(self, how: Callable[[str], object] | None, name: str, path: str) -> None:
         if how is None:
             raise OSError(errno.EPERM, os.strerror(errno.EPERM), path)
         try:

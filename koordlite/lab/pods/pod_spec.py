@@ -119,8 +119,8 @@ def behaviour(described: Pod, seed: int, problems: list[Problem]) -> Behaviour:
     request = 0 if described.is_best_effort else described.request_milli("cpu")
     memory = described.request_value("memory") or described.request_value(keys.BATCH_MEMORY)
     return Behaviour(
-        demand=wanted(CPU, "") or (demand.Constant(request / 2) if request else demand.GREEDY),
-        memory=wanted(MEMORY, "/memory") or demand.Constant(1000 * max(memory // 2, SMALLEST_MEMORY)),
+        demand=wanted(CPU, "") or (demand.constant(request / 2) if request else demand.GREEDY),
+        memory=wanted(MEMORY, "/memory") or demand.constant(1000 * max(memory // 2, SMALLEST_MEMORY)),
         disk=wanted(DISK, "/disk") or demand.NOTHING,
         static_cpus=read.get(STATIC_CPUS, CPUSet.parse),
         cpuset=read.get(CPUSET, CPUSet.parse),
