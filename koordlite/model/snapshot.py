@@ -7,7 +7,7 @@ millicores, memory in bytes, time in seconds of a monotonic clock.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeGuard, TypeVar
 
 from koordlite.model import cpuset
@@ -183,6 +183,13 @@ def container_cpus(snapshot: Snapshot, uid: str) -> CPUSet:
     place = snapshot.places.get(uid)
     groups = [snapshot.cgroups.get(group) for group in place.containers.values()] if place else []
     return cpuset.union(group.effective for group in groups if group is not None and group.effective)
+
+
+def pods_with_groups(snapshot: Snapshot) -> Iterator[tuple[Pod, PodGroups]]:
+    """Pods that have groups, and their groups."""
+    for pod in snapshot.pods:
+        if (place := snapshot.places.get(pod.uid)) is not None:
+            yield pod, place
 
 
 def gives_way(snapshot: Snapshot, pod: Pod) -> bool:

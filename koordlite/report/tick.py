@@ -25,7 +25,7 @@ from koordlite.model.place import Place
 from koordlite.model.pod import resctrl_protocol
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo.settings import SLO
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Snapshot, pods_with_groups
 from koordlite.model.status import AppliedStep, Faults, FileTrouble, ForeignWrite, NRIState, Pause, Reaction
 from koordlite.model.topology import Topology
 from koordlite.report import present
@@ -219,6 +219,5 @@ class Tick:
         snapshot = self.snapshot
         subjects = {"": "node", snapshot.layout.besteffort: "besteffort"}
         if not by_group.keys() <= subjects.keys():
-            placed = ((snapshot.places.get(pod.uid), pod) for pod in snapshot.pods)
-            subjects |= {place.group: f"pod/{pod.key}" for place, pod in placed if place}
+            subjects |= {place.group: f"pod/{pod.key}" for pod, place in pods_with_groups(snapshot)}
         return {subjects[group]: value for group, value in by_group.items() if group in subjects}

@@ -9,7 +9,7 @@ from koordlite.changes import block_device, system
 from koordlite.formulas import system_settings
 from koordlite.model import file_names
 from koordlite.model.place import Place
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Snapshot, pods_with_groups
 from koordlite.report.explain import pieces
 from koordlite.report.explain.pieces import Answer
 from koordlite.report.history import Remembered
@@ -83,8 +83,7 @@ _SETTINGS = {path: name for name, paths in system_settings.PATHS.items() for pat
 
 def pod_groups(snapshot: Snapshot) -> dict[str, str]:
     """Cgroup by pod, `namespace/name`, of the pods that have one."""
-    placed = ((pod, snapshot.places.get(pod.uid)) for pod in snapshot.pods)
-    return {pod.key: place.group for pod, place in placed if place}
+    return {pod.key: place.group for pod, place in pods_with_groups(snapshot)}
 
 
 def concerns(path: str, place: Place, groups: Mapping[str, str]) -> bool:

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.picture.usage import NumaCounters
 from koordlite.model.pod.qos import QoSClass
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Snapshot, pods_with_groups
 from koordlite.model.topology import Topology
 from koordlite.report.metrics.families import Sample, counter, gauge
 from koordlite.strategies.shared import placements
@@ -109,9 +109,8 @@ def _counted(node: str, topology: Topology, cpus: CPUSet) -> Iterator[Sample]:
 def _containers(node: str, snapshot: Snapshot) -> Iterator[Metric]:
     cpus: list[Sample] = []
     memory: list[Sample] = []
-    for pod in snapshot.pods:
-        place = snapshot.places.get(pod.uid) if pod.active else None
-        for name, group in place.containers.items() if place else ():
+    for pod, place in pods_with_groups(snapshot):
+        for name, group in place.containers.items() if pod.active else ():
             labels = (node, pod.namespace, pod.name, name)
             cgroup, used = snapshot.cgroups.get(group), snapshot.memory_places.get(group)
             if cgroup is not None and cgroup.effective is not None:

@@ -18,7 +18,7 @@ from koordlite.model import keys
 from koordlite.model.picture.usage import Pressure
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Snapshot, pods_with_groups
 from koordlite.report.metrics.families import Sample, gauge, single
 from koordlite.report.tick import Tick
 
@@ -40,7 +40,7 @@ def families(tick: Tick, *, longer_psi: bool) -> Iterator[Metric]:
     yield _summary(snapshot, "requests", lambda container: container.requests)
     yield _summary(snapshot, "limits", lambda container: container.limits)
     means = _MEANS if longer_psi else _MEANS[:1]
-    of_pods = [(_owner(pod), place.group) for pod in snapshot.pods if (place := snapshot.places.get(pod.uid))]
+    of_pods = [(_owner(pod), place.group) for pod, place in pods_with_groups(snapshot)]
     of_containers = [([c.id, c.name, *_owner(pod)], group) for pod, c, group in _placed(snapshot)]
     for whose, labels, owners in (("pod", _POD, of_pods), ("container", _CONTAINER, of_containers)):
         meaning = f"Percent of the last 10, 60 or 300 s that the {whose} waited"
@@ -129,9 +129,8 @@ def _cookies(snapshot: Snapshot) -> Iterator[Sample]:
 
 
 def _placed(snapshot: Snapshot) -> Iterator[tuple[Pod, ContainerInfo, str]]:
-    for pod in snapshot.pods:
-        groups = snapshot.places[pod.uid].containers if pod.uid in snapshot.places else {}
-        yield from ((pod, c, groups[c.name]) for c in pod.containers if c.name in groups)
+    for pod, place in pods_with_groups(snapshot):
+        yield from ((pod, c, place.containers[c.name]) for c in pod.containers if c.name in place.containers)
 
 
 _ON_ONE_NODE = frozenset({"NUMAAffinity", "NUMAAffinityDeclared", "NUMAAffinityNamed", "NUMAAffinityFading"})

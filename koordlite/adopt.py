@@ -1,4 +1,8 @@
-"""Traces of koordlet on a node: values that the protocol's rules give there, and those that have their form.
+"""Taking over a node that another agent left: which values are its, and what would stand there without it.
+
+koordlet gives nothing back when it stops. The next agent would find what it wrote as if it had always been there, and
+would be put back when that one stops. `recognise` tells such values, `seed` notes in the undo journal what kubelet
+would have written in their place. Nothing else is written: the agent goes on from there as after a run of its own.
 
 The strategies are asked what they would write on the same machine if kubelet alone had written before. Where that value
 stands already, it is koordlet's, as the rules are the same. Limits that follow the load are recognised by where they
@@ -14,7 +18,6 @@ from typing import cast
 import msgspec
 
 from koordlite import strategies
-from koordlite.adopt import neutral
 from koordlite.changes import cgroup, published, resctrl
 from koordlite.changes.cgroup import PLACE, CgroupChange
 from koordlite.changes.published import (
@@ -31,22 +34,46 @@ from koordlite.host import procfs
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import FileEntry, Journal
 from koordlite.model import cpuset, keys, nrt
-from koordlite.model.cgroup_fields import CgroupField, shares_of_weight, weight_of_shares
+from koordlite.model.cgroup_fields import MIN_SHARES, CgroupField, shares_of_weight, weight_of_shares
 from koordlite.model.change import Entry
-from koordlite.model.cpuset import CPUSet
+from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError
-from koordlite.model.picture.groups import Cgroup
+from koordlite.model.picture.groups import Cgroup, MemoryCharge
 from koordlite.model.place import Place
 from koordlite.model.pod import resctrl_protocol
+from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo import pod_overrides
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Snapshot, pods_with_groups
+from koordlite.numa.koordinator import assignments
 from koordlite.ports import Files
 from koordlite.resctrl.values import MON_GROUPS
 
 LEAST_BE_QUOTA_US = 2000
 """Koordlet's smallest quota of best effort."""
+UNLIMITED = -1
+Value = CPUSet | int
+Values = Mapping[CgroupField, Value]
+_KERNEL: dict[CgroupField, int] = {
+    "cpu.burst": 0,
+    "cpu.idle": 0,
+    "cpu.bvt_warp_ns": 0,
+    "memory.min": 0,
+    "memory.low": 0,
+    "memory.high": UNLIMITED,
+    "memory.wmark_ratio": 0,
+    "memory.wmark_scale_factor": 50,
+    "memory.wmark_min_adj": 0,
+    "memory.priority": 0,
+    "memory.use_priority_oom": 0,
+    "memory.pagecache_limit.enable": 0,
+    "memory.pagecache_limit.size": 0,
+    "memory.pagecache_limit.sync": 0,
+}
+"""What a kernel has where nobody wrote, also Anolis' own fields. `memory.oom.group` is missing: kubelet writes it."""
+_BEST_EFFORT: dict[CgroupField, int] = {"cpu.shares": MIN_SHARES, "memory.limit": UNLIMITED}
+"""To kubelet a pod with batch resources asks for nothing."""
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -54,7 +81,7 @@ class Trace(msgspec.Struct, frozen=True):
 
     place: Place
     present: str
-    before: CPUSet | int | None
+    before: Value | None
     """What stands there without koordlet; None where the thing itself goes."""
     strategy: str
     """Whose place it is from now on."""
@@ -69,66 +96,106 @@ class Recognition(msgspec.Struct, frozen=True):
     they are not touched."""
 
 
-class _Differing(msgspec.Struct, frozen=True):
-    """A file that holds something else than kubelet would write."""
-
-    group: str
-    field: CgroupField
-    value: CPUSet | int
-    before: CPUSet | int
-
-    @property
-    def place(self) -> Place:
-        return PLACE.place(self.group, self.field)
-
-
 def recognise(snapshot: Snapshot, settings: Mapping[str, StrategySettings], *, with_node: bool = True) -> Recognition:
     """Find what koordlet left on the node in this picture, which has to show all that strategies read.
     `with_node`: whether the Node's batch and mid resources and ratios go as well; they stay while Koordinator's manager
     writes them."""
     enforced = {name: dataclasses.replace(section, mode="enforce") for name, section in settings.items()}
-    strategy_of = dict(_strategy_of(snapshot, enforced))
-    traces: list[Trace] = []
-    foreign: list[tuple[Place, str, str]] = []
+    kubelets = dict(_values_of_kubelet(snapshot))
+    decisions = strategies.decide_all(_neutral(snapshot, kubelets), enforced)
+    strategy_of = {
+        (change.place, _settled(snapshot, change)): decision.strategy
+        for decision in decisions
+        for change in decision.changes
+        if isinstance(change, CgroupChange)
+    }
     forms = _Forms(snapshot)
-    for each in _differing(snapshot):
-        strategy = strategy_of.get((each.place, each.value)) or forms.strategy(each)
-        if strategy:
-            traces.append(Trace(each.place, _shown(each.value), each.before, strategy))
-            if each.field == "cpu.idle" and each.group.startswith(snapshot.layout.besteffort):
+    traces: list[Trace] = []
+    others: list[tuple[Place, str, str]] = []
+    for group, expected in kubelets.items():
+        present = _present(snapshot.cgroups.get(group, Cgroup()))
+        if present.get("cpu.idle"):
+            present.pop("cpu.shares", None)  # The kernel's own number for idle groups.
+        for field, value in present.items():
+            place, before = PLACE.place(group, field), expected.get(field, value)
+            if value == before:
+                continue
+            strategy = strategy_of.get((place, value)) or forms.strategy(group, field, value, before)
+            if not strategy:
+                others.append((place, _shown(value), _shown(before)))
+                continue
+            traces.append(Trace(place, _shown(value), before, strategy))
+            if field == "cpu.idle" and group.startswith(snapshot.layout.besteffort):
                 # The kernel forgets the shares of an idle group; kubelet gave it the least.
-                traces.append(Trace(PLACE.place(each.group, "cpu.shares"), "(idle)", 2, strategy))
-        else:
-            foreign.append((each.place, _shown(each.value), _shown(each.before)))
+                traces.append(Trace(PLACE.place(group, "cpu.shares"), "(idle)", MIN_SHARES, strategy))
     of_node = _of_cluster(snapshot) if with_node else ()
-    return Recognition((*traces, *_resctrl(snapshot), *of_node), tuple(foreign))
+    return Recognition((*traces, *_resctrl(snapshot), *of_node), tuple(others))
 
 
-def _strategy_of(
-    snapshot: Snapshot, enforced: Mapping[str, StrategySettings]
-) -> Iterator[tuple[tuple[Place, CPUSet | int], str]]:
-    """Place and value, to the strategy that would write it if kubelet alone had written before."""
-    for decision in strategies.decide_all(neutral.picture(snapshot), enforced):
-        for change in decision.changes:
-            if isinstance(change, CgroupChange):
-                yield (change.place, _settled(snapshot, change)), decision.strategy
+def _values_of_kubelet(snapshot: Snapshot) -> Iterator[tuple[str, Values]]:
+    """By group of kubelet, of a pod or of a container: what kubelet or the kernel would have there.
+    CPU sets and quotas are left out where kubelet's static CPU manager policy may have written them."""
+    layout, whole = snapshot.layout, _whole(snapshot)
+    yield layout.kubepods, _KERNEL
+    yield layout.burstable, _KERNEL
+    yield layout.besteffort, {**_KERNEL, "cpuset.cpus": whole, "cpu.quota": UNLIMITED}
+    for pod, place in pods_with_groups(snapshot):
+        is_best_effort = pod.kube_qos is KubeQoS.BEST_EFFORT
+        common: dict[CgroupField, Value] = {**_KERNEL, **(_BEST_EFFORT if is_best_effort else {})}
+        # Under its static policy kubelet writes the set of every container itself, and again every ten seconds.
+        if snapshot.kubelet.cpu_manager_policy != "static" or is_best_effort:
+            common["cpuset.cpus"] = whole
+        limits = {each.name: each.limits["cpu"].milli for each in pod.containers if "cpu" in each.limits}
+        quotas = {place.group: assignments.cpu_limit_milli(pod) or 0}
+        quotas |= {group: limits.get(name, 0) for name, group in place.containers.items()}
+        # Kubelet itself lifts the quota of pods to which it gave CPUs alone.
+        has_own_cpus = any(cpus.uid == pod.uid for cpus in snapshot.kubelet.pod_cpus)
+        for group, milli in quotas.items():
+            yield group, common if has_own_cpus else {**common, "cpu.quota": burst.base_quota(limit_milli=milli)}
+        yield from ((group, common) for group in place.sandboxes)
 
 
-def _settled(snapshot: Snapshot, change: CgroupChange) -> CPUSet | int:
+def _whole(snapshot: Snapshot) -> CPUSet:
+    """The set of a group that nobody narrowed: on v2 none, which means the parent's; on v1 that of kubelet's top
+    group, which kubelet copies."""
+    if snapshot.layout.version == 2:
+        return EMPTY
+    top = snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup()).cpuset
+    return top or snapshot.topology.cpuset
+
+
+def _neutral(snapshot: Snapshot, kubelets: Mapping[str, Values]) -> Snapshot:
+    """The same machine as kubelet alone would have it: with its values by group, and nothing of ours.
+    Its groups use no memory, so that no limit waits for what a container uses today."""
+    top = snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup())
+    cgroups = {group: _with(each, kubelets.get(group, {}), top.effective) for group, each in snapshot.cgroups.items()}
+    unused = dict.fromkeys(cgroups, MemoryCharge(total=0, file_cache=0))
+    return dataclasses.replace(
+        snapshot, cgroups=cgroups, ours=frozenset(), found={}, remembered={}, refused_writes={}, memory_held=unused
+    )
+
+
+def _present(group: Cgroup) -> dict[CgroupField, Value]:
+    """All that the picture shows of a group."""
+    values: dict[str, Value | None] = {**group.values, "cpuset.cpus": group.cpuset, "cpu.quota": group.quota_us}
+    return {cast(CgroupField, field): value for field, value in values.items() if value is not None}
+
+
+def _with(group: Cgroup, expected: Values, inherited: CPUSet | None) -> Cgroup:
+    """Only what the machine has is replaced. `inherited` are the CPUs of a group without a set of its own."""
+    values = {field: expected.get(field, value) for field, value in _present(group).items()}
+    cpus, quota_us = values.pop("cpuset.cpus", None), values.pop("cpu.quota", None)
+    replaced = msgspec.structs.replace(group, cpuset=cpus, quota_us=quota_us, values=values)
+    if cpus is None or "cpuset.cpus" not in expected:
+        return replaced
+    return msgspec.structs.replace(replaced, effective=cpus or inherited)
+
+
+def _settled(snapshot: Snapshot, change: CgroupChange) -> Value:
     """Value that is read after it was written: v2 rounds shares to weights."""
     if change.field == "cpu.shares" and isinstance(change.value, int) and snapshot.layout.version == 2:
         return shares_of_weight(weight_of_shares(change.value))
     return change.value
-
-
-def _differing(snapshot: Snapshot) -> Iterator[_Differing]:
-    for group, expected in neutral.by_group(snapshot).items():
-        present = neutral.present(snapshot.cgroups.get(group, Cgroup()))
-        if present.get("cpu.idle"):
-            present.pop("cpu.shares", None)  # The kernel's own number for idle groups.
-        for field, value in present.items():
-            if field in expected and value != expected[field]:
-                yield _Differing(group, field, value, expected[field])
 
 
 class _Forms:
@@ -138,47 +205,48 @@ class _Forms:
         self._snapshot = snapshot
         self._narrow = _narrow_set(snapshot)
         self._pools = _published_pools(snapshot)
-        self._owners = dict(_owners(snapshot))
+        self._owners = {
+            group: pod
+            for pod, place in pods_with_groups(snapshot)
+            for group in (place.group, *place.containers.values())
+        }
         qos = snapshot.slo.resource_qos
         classes = (qos.lsr_class, qos.ls_class, qos.be_class)
         self._identities = {each.cpu_qos.group_identity for each in classes if each.cpu_qos.enable}
 
-    def strategy(self, each: _Differing) -> str:
+    def strategy(self, group: str, field: CgroupField, value: Value, before: Value) -> str:
         """Name the strategy that a value belongs to; empty when its form is not koordlet's."""
         besteffort = self._snapshot.layout.besteffort
-        if each.field == "cpuset.cpus":
-            if each.group == besteffort or each.group.startswith(f"{besteffort}/"):
-                return "cpuSuppress" if each.value == self._narrow else ""
-            return "cpusetPools" if each.value in self._pools else ""
-        if each.field == "cpu.quota" and isinstance(each.value, int):
-            if each.group == besteffort:
+        if field == "cpuset.cpus":
+            if group == besteffort or group.startswith(f"{besteffort}/"):
+                return "cpuSuppress" if value == self._narrow else ""
+            return "cpusetPools" if value in self._pools else ""
+        if field == "cpu.quota" and isinstance(value, int) and isinstance(before, int):
+            if group == besteffort:
                 period_us = self._snapshot.cgroups.get(besteffort, Cgroup()).period_us
-                return "cpuSuppress" if each.value >= LEAST_BE_QUOTA_US and period_us == burst.PERIOD_US else ""
-            return self._of_quota(each)
-        if each.field == "cpu.bvt_warp_ns":
-            return "cpuIdentity" if each.value in self._identities else ""
+                return "cpuSuppress" if value >= LEAST_BE_QUOTA_US and period_us == burst.PERIOD_US else ""
+            return self._of_quota(self._owners.get(group), value, before)
+        if field == "cpu.bvt_warp_ns":
+            return "cpuIdentity" if value in self._identities else ""
         return ""
 
-    def _of_quota(self, each: _Differing) -> str:
+    def _of_quota(self, pod: Pod | None, value: int, before: int) -> str:
         """A limit that was raised for a burst, or divided by what a CPU of this node is worth."""
-        assert isinstance(each.value, int) and isinstance(each.before, int)
-        pod, ratio = self._owners.get(each.group), self._snapshot.notes.cpu_normalization or 1.0
-        if pod is None or each.before <= 0 or each.value <= 0:
+        if pod is None or before <= 0 or value <= 0:
             return ""
-        limit_milli = each.before * 1000 // burst.PERIOD_US
-        if ratio > 1 and each.value == burst.base_quota(limit_milli=limit_milli, ratio=ratio):
+        ratio, limit_milli = self._snapshot.notes.cpu_normalization or 1.0, before * 1000 // burst.PERIOD_US
+        if ratio > 1 and value == burst.base_quota(limit_milli=limit_milli, ratio=ratio):
             return "normalizedQuota"
         settings, _ = pod_overrides.cpu_burst(pod, self._snapshot.slo.cpu_burst)
-        raised = each.before < each.value <= each.before * settings.cfs_quota_burst_percent // 100
+        raised = before < value <= before * settings.cfs_quota_burst_percent // 100
         return "cpuBurst" if raised and settings.policy in ("auto", "cfsQuotaBurstOnly") else ""
 
 
 def _narrow_set(snapshot: Snapshot) -> CPUSet | None:
     """The one set that koordlet gives to all of best effort, or under kubelet's static policy to its containers."""
     root = snapshot.layout.besteffort
-    groups = [name for name in snapshot.cgroups if name == root or name.startswith(f"{root}/")]
-    sets = {name: snapshot.cgroups[name].cpuset for name in groups}
-    narrowed = {cpus for cpus in sets.values() if cpus and cpus != neutral.whole(snapshot)}
+    sets = {name: each.cpuset for name, each in snapshot.cgroups.items() if f"{name}/".startswith(f"{root}/")}
+    narrowed = {cpus for cpus in sets.values() if cpus and cpus != _whole(snapshot)}
     if sets.get(root) in narrowed:
         return sets[root]
     return narrowed.pop() if len(narrowed) == 1 else None
@@ -192,13 +260,6 @@ def _published_pools(snapshot: Snapshot) -> frozenset[CPUSet]:
     except InputError:
         return frozenset()
     return frozenset((cpuset.union(pools), *pools)) - {cpuset.EMPTY}
-
-
-def _owners(snapshot: Snapshot) -> Iterator[tuple[str, Pod]]:
-    for pod in snapshot.pods:
-        place = snapshot.places.get(pod.uid)
-        if place:
-            yield from ((group, pod) for group in (place.group, *place.containers.values()))
 
 
 def _resctrl(snapshot: Snapshot) -> Iterator[Trace]:
