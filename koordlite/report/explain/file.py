@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from koordlite.changes import block_device, system
 from koordlite.formulas import system_settings
@@ -16,8 +16,14 @@ from koordlite.report.history import Remembered
 from koordlite.report.tick import UNSEEN, Tick
 from koordlite.resctrl.values import BANDWIDTHS, CACHES
 
-MAX_PLACES = 20
-MAX_LISTED = 8
+MAX_PLACES, MAX_LISTED, MAX_PODS = 20, 8, 20
+_CGROUP = re.compile(r"^/sys/fs/cgroup/(?:(?:cpu|cpuset|cpuacct|cpu,cpuacct|memory|blkio)/)?")
+_RESCTRL = re.compile(r"^/sys/fs/resctrl/")
+_OOM = re.compile(r"^/proc/(\d+)/oom_score_adj$")
+_ABOVE = re.compile(r"^(?:kubepods/)?(?:(?:guaranteed|burstable|besteffort)/)?", re.IGNORECASE)
+_SETTINGS = {path: name for name, paths in system_settings.PATHS.items() for path in paths}
+_FORMS = "FILE, besteffort/FILE, burstable/FILE, POD/FILE, POD/CONTAINER/FILE, or the whole path"
+"""Forms of a question; a pod is NAME, NAMESPACE/NAME or UID."""
 
 
 def answer(path: str, tick: Tick, past: Remembered) -> Answer:
@@ -30,10 +36,10 @@ def answer(path: str, tick: Tick, past: Remembered) -> Answer:
         raise ValueError("name a file: explain file PATH")
     groups, fought = pod_groups(tick.snapshot), {*past.foreign, *(trouble.place for trouble in tick.troubles)}
     every = {change.place for decision in tick.decisions for change in decision.changes} | {*past.writes, *fought}
-    spellings = (path, *_spellings(path, tick.snapshot))
-    places = [place for place in every if any(concerns(each, place, groups) for each in spellings)]
+    question = Question(path, tick.snapshot)
+    places = [place for place in every if question.means(place)]
     if not places and tick.snapshot is not UNSEEN:
-        _check(path, tick.snapshot)
+        question.check()
     lines, files = [], []
     for place in sorted(places, key=lambda place: (place not in fought, place)):
         pod = pod_of(place, groups)
@@ -61,11 +67,6 @@ def answer(path: str, tick: Tick, past: Remembered) -> Answer:
     return Answer(lines if lines[-1] else lines[:-1], {"files": files})
 
 
-_CGROUP = re.compile(r"^/sys/fs/cgroup/(?:(?:cpu|cpuset|cpuacct|cpu,cpuacct|memory|blkio)/)?")
-_RESCTRL = re.compile(r"^/sys/fs/resctrl/")
-_OOM = re.compile(r"^/proc/(\d+)/oom_score_adj$")
-
-
 def _fields() -> Mapping[str, set[str]]:
     """File name → the logical fields that lie in it, on either version."""
     fields: dict[str, set[str]] = {"schemata": {*CACHES, *BANDWIDTHS}}
@@ -76,9 +77,80 @@ def _fields() -> Mapping[str, set[str]]:
 
 
 FIELDS = _fields()
-NAMES = frozenset((*FIELDS, *(field for fields in FIELDS.values() for field in fields)))
-"""Names of a file: the kernel's, or the logical field in it."""
-_SETTINGS = {path: name for name, paths in system_settings.PATHS.items() for path in paths}
+
+
+class Question:
+    """A file as somebody calls it, and what that means on one node."""
+
+    def __init__(self, path: str, snapshot: Snapshot) -> None:
+        self._path, self._snapshot = path, snapshot
+        if path in _SETTINGS:
+            self._folder, self._name = "system", _SETTINGS[path]
+        else:
+            folder, _, self._name = _CGROUP.sub("", _RESCTRL.sub("resctrl/", path)).rpartition("/")
+            self._folder = folder.rstrip("/")
+        names = {self._folder, self._folder.removeprefix("kubepods/"), _ABOVE.sub("", self._folder)} - {""}
+        layout = snapshot.layout
+        classes = {
+            "kubepods": layout.kubepods,
+            "guaranteed": layout.kubepods,
+            "burstable": layout.burstable,
+            "besteffort": layout.besteffort,
+        }
+        self._groups = {classes[each.lower()] for each in names if each.lower() in classes}
+        """Groups that the folder means by a short name."""
+        self._pods: set[str] = set()
+        """Pods that it names: their groups are meant, and those below."""
+        for pod in snapshot.pods:
+            aliases = pod.key, pod.name, pod.uid, f"pod{pod.uid}"
+            if not names.isdisjoint(aliases):
+                self._pods.add(pod.key)
+            place = snapshot.places.get(pod.uid)
+            for container, group in place.containers.items() if place else ():
+                # The group's name has the container's id: RUNTIME-ID.scope with the systemd driver.
+                own = group.rpartition("/")[2]
+                scope = own.removesuffix(".scope").rpartition("-")[2] if own.endswith(".scope") else own
+                if not names.isdisjoint({container, own, scope, *(f"{name}/{container}" for name in aliases)}):
+                    self._groups.add(group)
+        self._below = tuple(f"{group}/" for pod, group in pod_groups(snapshot).items() if pod in self._pods)
+
+    def means(self, place: Place) -> bool:
+        """Tell whether this place is meant: by its file and the end of its folder, by part of it as it is written, or
+        by a short name of its group. A disk may be named with the group."""
+        process = _OOM.match(self._path)
+        if process:
+            return place.kind is system.OOM_SCORE and place.part("pid") == process[1]
+        if self._path in str(place):
+            return True
+        if place.kind is system.SETTING:
+            holder, field = "system", place.part("name")
+        elif place.kind.is_resctrl:
+            holder, field = f"resctrl/{place.part('group')}".rstrip("/"), place.part("resource")
+        else:
+            holder, field = place.part("cgroup"), place.part("field")
+        if not field or field not in FIELDS.get(self._name, {self._name}):
+            return False
+        ends = [holder, f"{holder}/{place.part('device')}"] if place.kind is block_device.PLACE else [holder]
+        return (
+            not self._folder
+            or any(f"/{end}".endswith(f"/{self._folder}") for end in ends)
+            or holder in self._groups
+            or f"{holder}/".startswith(self._below)
+        )
+
+    def check(self) -> None:
+        """ValueError when something is called by a name that nothing on this node has: neither a pod or container, nor
+        a group of the picture by the end of its path. Kernel settings and resctrl have names of their own."""
+        folder, name, snapshot = self._folder, self._name, self._snapshot
+        if self._path.startswith("/"):
+            return
+        if not folder and name not in FIELDS and all(name not in fields for fields in FIELDS.values()):
+            raise ValueError(f"there is no file {name!r} that a strategy may ask for; name {_FORMS}")
+        groups = (*snapshot.cgroups, "system", "resctrl", *(f"resctrl/{group}" for group in snapshot.resctrl.groups))
+        ends = any(f"/{each}".endswith(f"/{folder}") for each in groups)
+        if folder and not (self._groups or self._pods or ends):
+            pods = pod_names(snapshot)
+            raise ValueError(f"nothing on this node is called {folder!r}; name {_FORMS}; its pods: {pods}")
 
 
 def pod_groups(snapshot: Snapshot) -> dict[str, str]:
@@ -86,97 +158,10 @@ def pod_groups(snapshot: Snapshot) -> dict[str, str]:
     return {pod.key: place.group for pod, place in pods_with_groups(snapshot)}
 
 
-def concerns(path: str, place: Place, groups: Mapping[str, str]) -> bool:
-    """Tell whether `path` means `place`. By `groups` (`pod_groups`) a pod may stand for its cgroup, a folder for the
-    group whose path ends with it; a disk may be named with the group."""
-    if not path:
-        return False
-    process = _OOM.match(path)
-    if process:
-        return place.kind is system.OOM_SCORE and place.part("pid") == process[1]
-    if path in str(place):
-        return True
-    if place.kind is system.SETTING:
-        holder, field = "system", place.part("name")
-    elif place.kind.is_resctrl:
-        holder, field = f"resctrl/{place.part('group')}".rstrip("/"), place.part("resource")
-    else:
-        holder, field = place.part("cgroup"), place.part("field")
-    folder, name = _split(path)
-    if not field or field not in FIELDS.get(name, {name}):
-        return False
-    ends = [holder, f"{holder}/{place.part('device')}"] if place.kind is block_device.PLACE else [holder]
-    pods = (group for pod, group in groups.items() if f"/{pod}".endswith(f"/{folder}"))
-    return (
-        not folder
-        or any(f"/{end}".endswith(f"/{folder}") for end in ends)
-        or any(f"{holder}/".startswith(f"{group}/") for group in pods)
-    )
-
-
-def _split(path: str) -> tuple[str, str]:
-    """Folder and file, without the mount point; what has a place of another form in that form."""
-    if path in _SETTINGS:
-        return "system", _SETTINGS[path]
-    folder, _, name = _CGROUP.sub("", _RESCTRL.sub("resctrl/", path)).rpartition("/")
-    return folder.rstrip("/"), name
-
-
 def pod_of(place: Place, groups: Mapping[str, str]) -> str:
     """The pod, `namespace/name`, in whose cgroup the place is; empty when it is in no pod's."""
     inside = f"{place.part('cgroup')}/"
     return next((pod for pod, group in groups.items() if inside.startswith(f"{group}/")), "")
-
-
-_FORMS = "FILE, besteffort/FILE, burstable/FILE, POD/FILE, POD/CONTAINER/FILE, or the whole path"
-"""Forms of a question; a pod is NAME, NAMESPACE/NAME or UID."""
-MAX_PODS = 20
-_ABOVE = re.compile(r"^(?:kubepods/)?(?:(?:guaranteed|burstable|besteffort)/)?", re.IGNORECASE)
-
-
-def _spellings(path: str, snapshot: Snapshot) -> tuple[str, ...]:
-    """Paths that mean the same as `path` on this node; none where it calls nothing by a short name."""
-    folder, name = _split(path)
-    if not folder:
-        return ()
-    names = dict.fromkeys([folder, folder.removeprefix("kubepods/"), _ABOVE.sub("", folder)])
-    layout = snapshot.layout
-    classes = {
-        "kubepods": layout.kubepods,
-        "guaranteed": layout.kubepods,
-        "burstable": layout.burstable,
-        "besteffort": layout.besteffort,
-    }
-    folders = [classes[each.lower()] for each in names if each.lower() in classes]
-    return tuple(dict.fromkeys(f"{each}/{name}" for each in (*folders, *_workloads(names, snapshot))))
-
-
-def _check(path: str, snapshot: Snapshot) -> None:
-    """ValueError when `path` calls something by a name that nothing on this node has: neither a pod or container, nor
-    a group of the picture by the end of its path. Kernel settings and resctrl have names of their own."""
-    folder, name = _split(path)
-    if path.startswith("/"):
-        return
-    if not folder and name not in NAMES:
-        raise ValueError(f"there is no file {name!r} that a strategy may ask for; name {_FORMS}")
-    groups = (*snapshot.cgroups, "system", "resctrl", *(f"resctrl/{group}" for group in snapshot.resctrl.groups))
-    if folder and not _spellings(path, snapshot) and not any(f"/{each}".endswith(f"/{folder}") for each in groups):
-        raise ValueError(f"nothing on this node is called {folder!r}; name {_FORMS}; its pods: {pod_names(snapshot)}")
-
-
-def _workloads(names: dict[str, None], snapshot: Snapshot) -> Iterator[str]:
-    """A pod by its key, which stands for its group and those below; a container by its group, whose name has the
-    container's id: RUNTIME-ID.scope with the systemd driver."""
-    for pod in snapshot.pods:
-        aliases = pod.key, pod.key.rpartition("/")[2], pod.uid, f"pod{pod.uid}"
-        if not names.keys().isdisjoint(aliases):
-            yield pod.key
-        place = snapshot.places.get(pod.uid)
-        for container, group in place.containers.items() if place else ():
-            own = group.rpartition("/")[2]
-            scope = own.removesuffix(".scope").rpartition("-")[2] if own.endswith(".scope") else own
-            if not names.keys().isdisjoint({container, own, scope, *(f"{name}/{container}" for name in aliases)}):
-                yield group
 
 
 def pod_names(snapshot: Snapshot) -> str:

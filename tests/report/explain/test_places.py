@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from koordlite import changes
+from koordlite.model.picture.groups import PodGroups
+from koordlite.model.pod.values import Pod
 from koordlite.report.explain import file
+from koordlite.report.tick import UNSEEN
 
 POD = "kubepods/burstable/pod1"
 GROUPS = {"shop/web-0": POD, "shop/web-01": "kubepods/burstable/pod2"}
+NODE = dataclasses.replace(
+    UNSEEN,
+    pods=tuple(Pod(namespace="shop", name=pod.removeprefix("shop/"), uid=pod) for pod in GROUPS),
+    places={pod: PodGroups(group, {}) for pod, group in GROUPS.items()},
+)
 QUOTA = f"{POD}/main/cpu.quota"
 BE = "kubepods/besteffort/cpuset.cpus"
 
@@ -39,11 +49,10 @@ BE = "kubepods/besteffort/cpuset.cpus"
         pytest.param("/proc/sys/vm/min_free_kbytes", "system/vm.min_free_kbytes", True, id="a kernel setting"),
         pytest.param("/proc/77/oom_score_adj", "oom_score_adj/77/1234", True, id="a process"),
         pytest.param("/proc/7/oom_score_adj", "oom_score_adj/77/1234", False, id="another process"),
-        pytest.param("", QUOTA, False, id="nothing"),
     ],
 )
 def test_what_a_path_means(path: str, place: str, meant: bool) -> None:
-    assert file.concerns(path, changes.parse(place), GROUPS) is meant
+    assert file.Question(path, NODE).means(changes.parse(place)) is meant
 
 
 def test_the_pod_of_a_place() -> None:
