@@ -159,14 +159,7 @@ class _Sums:
         """One round, recorded and on the other course: its picture, the decisions, and the changes that were made."""
         result = self.result
         recorded, other = (
-            present.figures(
-                record.snapshot,
-                decisions,
-                changes,
-                present.best_effort_cpus(record.snapshot, changes),
-                {},
-                time=record.wall,
-            )
+            present.figures(present.Overlay(record.snapshot, changes), decisions, {}, time=record.wall)
             for record, decisions, changes in sides
         )
         now = Point(recorded, other)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from koordlite.changes import eviction
 from koordlite.model import cpuset, printable
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
+from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod.values import Pod
-from koordlite.model.snapshot import Snapshot, gives_way
-from koordlite.report import present
+from koordlite.model.snapshot import gives_way
 from koordlite.report.history import DecisionEvent
 from koordlite.report.pod_rows import PodRow, ordered
-from koordlite.report.present import Written
+from koordlite.report.present import Overlay
 from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
 
@@ -25,18 +25,12 @@ _LONG_AGO = -1.0
 
 def of(tick: Tick, events: Iterable[DecisionEvent] = ()) -> tuple[PodRow, ...]:
     """The pods that run or wait to run, by CPU use; `events` are recent decisions, the newest last."""
-    snapshot, written, about = tick.snapshot, present.written(tick.landed), _about(events, tick)
-    rows = (_row(pod, snapshot, written, about, tick) for pod in snapshot.pods if pod.active)
-    return ordered(rows, "cpu")
+    about = _about(events, tick)
+    return ordered((_row(pod, about, tick) for pod in tick.snapshot.pods if pod.active), "cpu")
 
 
-def _row(
-    pod: Pod,
-    snapshot: Snapshot,
-    written: Written,
-    about: Mapping[str, DecisionEvent],
-    tick: Tick,
-) -> PodRow:
+def _row(pod: Pod, about: Mapping[str, DecisionEvent], tick: Tick) -> PodRow:
+    snapshot = tick.snapshot
     use, place = snapshot.usage.pods.get(pod.uid), snapshot.places.get(pod.uid)
     waits = snapshot.pressure.get(place.group, {}) if place else {}
     most = max(waits, key=lambda name: waits[name].some.avg10, default="")
@@ -47,9 +41,9 @@ def _row(
         name=printable.one_line(pod.key),
         qos=pod.qos_class.value or "none",
         cpu=use.cpu if use else None,
-        cpu_limit=_quota(snapshot, place.group, tuple(place.containers.values()), written) if place else None,
+        cpu_limit=_quota(tick.after, place) if place else None,
         memory=use.memory if use else None,
-        cpus=str(cpuset.union(_cpus(snapshot, tuple(place.containers.values()), written))) if place else "",
+        cpus=str(cpuset.union(_cpus(tick, place))) if place else "",
         pressure=waits[most].some.avg10 if most else None,
         waits_for=most,
         decided=_words(event.decision, tick) if event else "" if pod.phase == "Running" else pod.phase,
@@ -83,20 +77,20 @@ def _pods(decision: Decision) -> Iterator[str]:
             yield "/".join(change.place.parts[:2])
 
 
-def _quota(snapshot: Snapshot, group: str, containers: Sequence[str], written: Written) -> int | None:
+def _quota(after: Overlay, place: PodGroups) -> int | None:
     """Millicores by the pod's quota, or by those of its containers where each has one; the smaller one."""
-    whole = present.quota_milli(snapshot, group, written)
-    parts = [present.quota_milli(snapshot, name, written) for name in containers]
+    whole = after.quota_milli(place.group)
+    parts = [after.quota_milli(group) for group in place.containers.values()]
     quotas = [part for part in parts if part is not None]
     limits = [*([whole] if whole is not None else []), *([sum(quotas)] if quotas and len(quotas) == len(parts) else [])]
     return min(limits, default=None)
 
 
-def _cpus(snapshot: Snapshot, containers: Sequence[str], written: Written) -> Iterator[CPUSet]:
+def _cpus(tick: Tick, place: PodGroups) -> Iterator[CPUSet]:
     """CPUs of each container: what it was configured with, within the groups above it."""
-    for group in containers:
-        parts, cpus = group.split("/"), snapshot.topology.cpuset
+    for group in place.containers.values():
+        parts, cpus = group.split("/"), tick.snapshot.topology.cpuset
         for depth in range(1, len(parts) + 1):
-            own = present.configured(snapshot, "/".join(parts[:depth]), written)
+            own = tick.after.cpuset("/".join(parts[:depth]))
             cpus = cpus & own if own else cpus
         yield cpus

@@ -5,7 +5,8 @@ and what best effort would get if the strategies that only observe were enforced
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -18,9 +19,6 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.snapshot import Snapshot, gives_way
 from koordlite.resctrl.values import CacheUse
-
-Written = Mapping[tuple[str, str], object]
-"""By group and field what has been written since the picture was taken."""
 
 
 class CPUCell(msgspec.Struct, frozen=True):
@@ -66,17 +64,68 @@ def be_policy(snapshot: Snapshot) -> str:
     return "cpuset" if snapshot.slo.threshold.cpu_suppress_policy == "cpuset" else "cfsQuota"
 
 
-def figures(
-    snapshot: Snapshot,
-    decisions: Sequence[Decision],
-    done: Sequence[Change],
-    cpus: CPUSet | None,
-    modes: Mapping[str, str],
-    *,
-    time: float,
-) -> Figures:
-    """The figures once the changes `done` are in force; `decisions` and `modes` are those of that round, `cpus` is the
-    answer of `best_effort_cpus` for it."""
+class Overlay:
+    """The node once `changes` are in force: the picture, overlaid with them."""
+
+    def __init__(self, snapshot: Snapshot, changes: Collection[Change]) -> None:
+        self.snapshot, self.changes = snapshot, changes
+        self._files: dict[tuple[str, str], object] = {}
+        """By group and field what has been written since the picture was taken."""
+        self.resources = dict(snapshot.published.node_resources)
+        """Amounts of the extended resources of the Node; None of what is not there."""
+        for change in changes:
+            if isinstance(change, CgroupChange):
+                self._files[change.group, change.field] = change.value
+            elif isinstance(change, NodeResourceChange):
+                self.resources[change.resource] = change.value
+
+    def cpuset(self, group: str) -> CPUSet | None:
+        """CPUs that a group is configured with, not those effective in the picture: an empty set on v2 follows the
+        parent, whose set may have moved since."""
+        cgroup = self.snapshot.cgroups.get(group)
+        cpus = self._files.get((group, "cpuset.cpus"), cgroup.cpuset if cgroup else None)
+        return cpus if isinstance(cpus, CPUSet) else None
+
+    def quota_milli(self, group: str) -> int | None:
+        """Quota of a group in millicores; None when unlimited or unknown."""
+        cgroup = self.snapshot.cgroups.get(group)
+        quota_us = self._files.get((group, "cpu.quota"), cgroup.quota_us if cgroup else None)
+        if not isinstance(quota_us, int) or quota_us < 0:
+            return None
+        return quota_us * 1000 // (cgroup.period_us if cgroup else 100_000)
+
+    @cached_property
+    def best_effort(self) -> CPUSet | None:
+        """CPUs best-effort containers may run on; None when their group cannot be read.
+
+        Under kubelet's static CPU policy only the containers are narrowed, so their own sets count, inside the root's.
+        """
+        name = self.snapshot.layout.besteffort
+        group, root = self.snapshot.cgroups.get(name), self._files.get((name, "cpuset.cpus"))
+        if not isinstance(root, CPUSet):
+            if group is None:
+                return None
+            root = group.effective if group.effective is not None else group.cpuset
+        if root is None:
+            return None
+        places = [place for place in self.snapshot.places.values() if place.group.startswith(f"{name}/")]
+        groups = {each for place in places for each in (place.group, *place.containers.values())}
+        sets = {each: self.cpuset(each) for each in groups}
+        # Most containers have the same few sets: each is narrowed once.
+        pairs = {(sets[place.group], sets[each]) for place in places for each in place.containers.values()}
+        return cpuset.union(root & (pod or root) & (container or root) for pod, container in pairs) or root
+
+    @property
+    def best_effort_limit(self) -> int | None:
+        """Millicores best-effort pods may use: the tighter of their CPUs and their quota; None when unknown."""
+        quota, cpus = self.quota_milli(self.snapshot.layout.besteffort), self.best_effort
+        limits = [limit for limit in (quota, len(cpus) * 1000 if cpus is not None else None) if limit is not None]
+        return min(limits, default=None)
+
+
+def figures(now: Overlay, decisions: Sequence[Decision], modes: Mapping[str, str], *, time: float) -> Figures:
+    """The figures of the node as it is `now`; `decisions` and `modes` are those of that round."""
+    snapshot = now.snapshot
     capacity = snapshot.node.capacity_milli if snapshot.node else len(snapshot.topology.cpus) * 1000
     settings, usage = snapshot.slo.threshold, snapshot.usage
     budgets = (decision.outcome.budget_milli for decision in decisions if isinstance(decision.outcome, CPULimit))
@@ -84,23 +133,23 @@ def figures(
     observed = [decision for decision in decisions if modes.get(decision.strategy) == "observe"]
     limits = any(isinstance(decision.outcome, CPULimit) for decision in observed)
     offers = any(modes.get(name) == "observe" for name in strategies.publishing(keys.BATCH_CPU))
-    by_place = {change.place: change for change in done}
+    by_place = {change.place: change for change in now.changes}
     for change in (change for decision in observed if limits or offers for change in decision.changes):
         by_place.setdefault(change.place, change)
-    changes = tuple(by_place.values())
+    would = Overlay(snapshot, by_place.values())
     return Figures(
         time=time,
         node_cpu=usage.node.cpu if usage.node else None,
         prod_cpu=prod_cpu(snapshot),
         be_cpu=usage.best_effort_cpu,
-        be_limit=best_effort_limit(snapshot, cpus, done),
+        be_limit=now.best_effort_limit,
         be_budget=next(budgets, None),
-        batch_cpu=node_resource(snapshot, keys.BATCH_CPU, done),
-        batch_memory=node_resource(snapshot, keys.BATCH_MEMORY, done),
+        batch_cpu=now.resources.get(keys.BATCH_CPU),
+        batch_memory=now.resources.get(keys.BATCH_MEMORY),
         threshold_milli=capacity * settings.cpu_suppress_threshold_percent // 100 if settings.enable else None,
-        would_limit=best_effort_limit(snapshot, best_effort_cpus(snapshot, changes), changes) if limits else None,
-        would_batch_cpu=node_resource(snapshot, keys.BATCH_CPU, changes) if offers else None,
-        would_batch_memory=node_resource(snapshot, keys.BATCH_MEMORY, changes) if offers else None,
+        would_limit=would.best_effort_limit if limits else None,
+        would_batch_cpu=would.resources.get(keys.BATCH_CPU) if offers else None,
+        would_batch_memory=would.resources.get(keys.BATCH_MEMORY) if offers else None,
         capacity_milli=capacity,
     )
 
@@ -124,44 +173,6 @@ def well_above(use: int | None, threshold: int | None) -> bool:
     return threshold is not None and above(use, threshold + ROUNDING_MILLI - 1)
 
 
-def best_effort_cpus(snapshot: Snapshot, done: Iterable[Change] = ()) -> CPUSet | None:
-    """CPUs best-effort containers may run on after the changes `done`; None when their group cannot be read.
-
-    Under kubelet's static CPU policy only the containers are narrowed, so their own sets count, inside the root's.
-    """
-    name, fields = snapshot.layout.besteffort, written(done)
-    group, root = snapshot.cgroups.get(name), fields.get((name, "cpuset.cpus"))
-    if not isinstance(root, CPUSet):
-        if group is None:
-            return None
-        root = group.effective if group.effective is not None else group.cpuset
-    if root is None:
-        return None
-    prefix = f"{name}/"
-    places = [place for place in snapshot.places.values() if place.group.startswith(prefix)]
-    groups = {each for place in places for each in (place.group, *place.containers.values())}
-    sets = {each: configured(snapshot, each, fields) for each in groups}
-    # Most containers have the same few sets: each is narrowed once.
-    pairs = {(sets[place.group], sets[each]) for place in places for each in place.containers.values()}
-    return cpuset.union(root & (pod or root) & (container or root) for pod, container in pairs) or root
-
-
-def best_effort_limit(snapshot: Snapshot, cpus: CPUSet | None, done: Iterable[Change] = ()) -> int | None:
-    """Millicores best-effort pods may use: the tighter of their CPUs and their quota; None when neither is known."""
-    quota = quota_milli(snapshot, snapshot.layout.besteffort, written(done))
-    limits = [limit for limit in (quota, len(cpus) * 1000 if cpus is not None else None) if limit is not None]
-    return min(limits, default=None)
-
-
-def node_resource(snapshot: Snapshot, name: str, done: Iterable[Change] = ()) -> int | None:
-    """Amount of the extended resource `name` on the Node; None when it is not there."""
-    value = snapshot.published.node_resources.get(name)
-    for change in done:
-        if isinstance(change, NodeResourceChange) and change.resource == name:
-            value = change.value
-    return value
-
-
 def prod_cpu(snapshot: Snapshot) -> int | None:
     """Millicores used by pods and host applications that suppression protects; None without a sample of the node."""
     if snapshot.usage.node is None:
@@ -170,28 +181,6 @@ def prod_cpu(snapshot: Snapshot) -> int | None:
     apps = {app.name for app in snapshot.slo.host_applications if app.is_best_effort}
     pods = sum(use.cpu for uid, use in snapshot.usage.pods.items() if uid not in give_way)
     return pods + sum(use.cpu for name, use in snapshot.usage.host_apps.items() if name not in apps)
-
-
-def written(done: Iterable[Change]) -> Written:
-    """Values of cgroup files that the changes `done` have set."""
-    return {(c.group, c.field): c.value for c in done if isinstance(c, CgroupChange)}
-
-
-def configured(snapshot: Snapshot, group: str, fields: Written) -> CPUSet | None:
-    """CPUs that a group was configured with, not those effective in the picture: an empty set on v2 follows the parent,
-    whose set may have moved since."""
-    cgroup = snapshot.cgroups.get(group)
-    cpus = fields.get((group, "cpuset.cpus"), cgroup.cpuset if cgroup else None)
-    return cpus if isinstance(cpus, CPUSet) else None
-
-
-def quota_milli(snapshot: Snapshot, group: str, fields: Written) -> int | None:
-    """Quota of a group in millicores; None when unlimited or unknown."""
-    cgroup = snapshot.cgroups.get(group)
-    quota_us = fields.get((group, "cpu.quota"), cgroup.quota_us if cgroup else None)
-    if not isinstance(quota_us, int) or quota_us < 0:
-        return None
-    return quota_us * 1000 // (cgroup.period_us if cgroup else 100_000)
 
 
 class OwnedUse(msgspec.Struct, frozen=True):

@@ -29,7 +29,7 @@ from koordlite.model.snapshot import Snapshot, pods_with_groups
 from koordlite.model.status import AppliedStep, Faults, FileTrouble, ForeignWrite, NRIState, Pause, Reaction
 from koordlite.model.topology import Topology
 from koordlite.report import present
-from koordlite.report.present import CPUCell, Figures, OwnedUse
+from koordlite.report.present import CPUCell, Figures, Overlay, OwnedUse
 from koordlite.resctrl import schemata
 from koordlite.resctrl.values import Resctrl
 
@@ -123,14 +123,19 @@ class Tick:
         return [change for place, change in claims.items() if outcomes.get(place)]
 
     @cached_property
+    def after(self) -> Overlay:
+        """The node with these changes."""
+        return Overlay(self.snapshot, self.landed)
+
+    @cached_property
     def best_effort(self) -> CPUSet | None:
         """CPUs that best-effort containers may run on; None when their group cannot be read."""
-        return present.best_effort_cpus(self.snapshot, self.landed)
+        return self.after.best_effort
 
     @cached_property
     def figures(self) -> Figures:
         """The numbers that are drawn over time."""
-        return present.figures(self.snapshot, self.decisions, self.landed, self.best_effort, self.modes, time=self.time)
+        return present.figures(self.after, self.decisions, self.modes, time=self.time)
 
     @cached_property
     def ls_pool(self) -> str:
