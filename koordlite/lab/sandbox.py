@@ -60,7 +60,7 @@ class Sandbox:
         self.cgroups = cgroup_files.build(self.machine, self.processes)
         self.workloads = Workloads(self.cgroups, self.machine.cpuset)
         rdt = self.machine.rdt
-        self.resctrl = self.resctrl_driver(self.machine, rdt, self.processes, self.clock.monotonic) if rdt else None
+        self.resctrl = self.resctrl_driver(self.machine, rdt, self.processes) if rdt else None
         self._traffic = cache_traffic.of(self.machine, self.cgroups, self.workloads, self.resctrl)
         self.kubelet = EmulatedKubelet(self.machine, self.cgroups, self.processes, self.workloads, seed=seed)
         self.cgroups.cpu.on_kill = self._kill_group

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import kernel_masks
 import msgspec
@@ -19,12 +20,13 @@ from koordlite.lab.machine.processes import Processes
 from koordlite.lab.machine.rdt import RDT, Cache, Monitoring
 from koordlite.lab.machine.tree import Entry, File, Folder, refusal
 from koordlite.lab.resctrl.filesystem import MOST_PID, OPTIONS, EmulatedResctrl, LastStatus, RDTGroup, Reader, Writer
-from koordlite.lab.resctrl.rmids import CounterKey, Counters, RMIDs
-from koordlite.lab.resctrl.schemata import BLANKS, DECIMAL, HEX, Rejected, Schema, lowest_run
+from koordlite.lab.resctrl.rmids import OCCUPANCY, CounterKey, Counters, RMIDs
+from koordlite.lab.resctrl.schemata import BLANKS, DECIMAL, HEX, DomainLayout, Rejected, Schema, lowest_run
 from koordlite.lab.sandbox import Sandbox
 from koordlite.model.cpuset import EMPTY, CPUSet
 
 BUFFER_BYTES = 512
+WORKER_SECONDS = 1.0
 EXCLUSIVE, SHAREABLE = "exclusive", "shareable"
 _CONFIGURABLE_BITS = 0x7F
 _CONFIG_DEFAULTS = {"mbm_total_bytes": 0x7F, "mbm_local_bytes": 0x15}
@@ -125,6 +127,64 @@ class FaultyCounters(Counters):
         return super().bytes(place)
 
 
+class KernelRMIDs(RMIDs):
+    """RMIDs that are kept in limbo while a cache may still hold their lines.
+
+    Follows `monitor.c` of Linux 6.1 and 6.12. A freed RMID waits for the worker, which checks each cache every second; it
+    is free again when every cache holds less of it than `max_threshold_occupancy`.
+    """
+
+    def __init__(self, rdt: RDT, monitoring: Monitoring, layout: DomainLayout, now: Callable[[], float]) -> None:
+        super().__init__(rdt, monitoring, layout)
+        self.counters: FaultyCounters = FaultyCounters(monitoring, self.counters.unit_bytes)
+        self.now, self.unit, self.most = now, monitoring.unit_bytes, rdt.limit_bytes(layout.bytes(3))
+        self._has_occupancy, self._always = OCCUPANCY in monitoring.events, rdt.since(6, 9)
+        self._limbo: dict[int, set[int]] = {}
+        self._due = 0.0
+
+    def take(self) -> int:
+        """The next free one; OSError EBUSY while the last ones are in limbo, ENOSPC when none is left at all."""
+        self.work()
+        if not self.free and self._limbo:
+            raise refusal(errno.EBUSY)
+        return super().take()
+
+    def give_back(self, rmid: int) -> None:
+        """A group is gone. Up to Linux 6.8 the cache next to the caller is checked right away."""
+        self.work()
+        waiting = set(self.layout.ids(3)) if self._has_occupancy else set()
+        if waiting and not self._always and self._occupancy(min(waiting), rmid) <= self.threshold:
+            waiting.remove(min(waiting))
+        if not waiting:
+            super().give_back(rmid)
+            return
+        if not self._limbo:
+            self._due = self.now() + WORKER_SECONDS
+        self._limbo[rmid] = waiting
+
+    def work(self) -> None:
+        """Do the worker's job up to now."""
+        while self._limbo and self.now() >= self._due:
+            self._due += WORKER_SECONDS
+            before = set(self._limbo)
+            present = set(self.layout.ids(3))
+            for rmid in sorted(self._limbo):
+                waiting = self._limbo[rmid] & present
+                self._limbo[rmid] = {i for i in waiting if self._occupancy(i, rmid) >= self.threshold}
+                if not self._limbo[rmid]:
+                    del self._limbo[rmid]
+                    self.free.append(rmid)
+            if set(self._limbo) == before:
+                # It finds the same again and again, until a counter changes.
+                self._due = max(self._due, self.now() + WORKER_SECONDS)
+
+    def _occupancy(self, cache_id: int, rmid: int) -> int:
+        try:
+            return max(self.counters.bytes((cache_id, each, OCCUPANCY)) for each in self.hardware(cache_id, rmid))
+        except OSError:
+            return self.most
+
+
 class KernelResctrl(EmulatedResctrl):
     """The whole file system."""
 
@@ -141,10 +201,10 @@ class KernelResctrl(EmulatedResctrl):
         self.removed: set[RDTGroup] = set()
         self._counted: dict[str, dict[int, int]] = {}
         """What each configurable event counts, by cache id, where it was chosen; survives unmounting."""
-        super().__init__(msgspec.structs.replace(machine, resctrl=None), rdt, processes, now)
+        super().__init__(msgspec.structs.replace(machine, resctrl=None), rdt, processes)
         self.status: KernelStatus = KernelStatus()
-        if self.rmids and self.rdt.monitoring:
-            self.rmids.counters = FaultyCounters(self.rdt.monitoring, self.rmids.counters.unit_bytes)
+        monitoring = self.rdt.monitoring
+        self.rmids: KernelRMIDs | None = KernelRMIDs(self.rdt, monitoring, self.layout, now) if monitoring else None
         self._empty()
         if machine.resctrl is not None:
             self.mount(machine.resctrl)
@@ -152,7 +212,7 @@ class KernelResctrl(EmulatedResctrl):
     @property
     def counters(self) -> FaultyCounters | None:
         """The monitoring hardware; None where there is none."""
-        return self.rmids.counters if self.rmids else None  # type: ignore[return-value]
+        return self.rmids.counters if self.rmids else None
 
     @property
     def mounted(self) -> bool:
@@ -528,6 +588,8 @@ class KernelResctrl(EmulatedResctrl):
         return entries
 
     def monitoring_info(self, rmids: RMIDs, monitoring: Monitoring) -> dict[str, Entry]:
+        assert isinstance(rmids, KernelRMIDs)
+
         def set_threshold(data: bytes) -> None:
             """Round down to what the hardware counts in; EINVAL above the cache's size."""
             number = kernel_text.integer(data, high=2**64 - 1)
@@ -589,6 +651,11 @@ class KernelSandbox(Sandbox):
 
     resctrl_driver = KernelResctrl
     resctrl: KernelResctrl | None
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if self.resctrl and self.resctrl.rmids:
+            self.resctrl.rmids.now = self.clock.monotonic
 
     def stats(self, uid: str) -> Stats:
         """Demand and use of the pod; KeyError for a pod that was never started."""

@@ -85,15 +85,13 @@ class EmulatedResctrl:
     """The file system, mounted or not; `folder` goes to /sys/fs/resctrl. `options` are what it is mounted with, None
     while it is not."""
 
-    def __init__(
-        self, machine: Machine, rdt: RDT, processes: Processes, now: Callable[[], float] = lambda: 0.0
-    ) -> None:
+    def __init__(self, machine: Machine, rdt: RDT, processes: Processes) -> None:
         self.rdt = driven(rdt)
         self.layout = DomainLayout(machine, rdt)
         self.columns = Columns(self.rdt)
         self.processes, self.status = processes, LastStatus()
         monitoring = self.rdt.monitoring
-        self.rmids = RMIDs(self.rdt, monitoring, self.layout, now) if monitoring else None
+        self.rmids = RMIDs(self.rdt, monitoring, self.layout) if monitoring else None
         self.options: frozenset[str] | None = None
         self.schemas: dict[str, Schema] = {}
         """Resources that can be allocated, with the registers' values by cache id and CLOSID."""

@@ -9,12 +9,13 @@ import slices
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from kernel_resctrl import KernelResctrl
 
 from koordlite.lab.machine import shapes
 from koordlite.lab.machine.processes import Processes
 from koordlite.lab.machine.rdt import RDT, Bandwidth, Cache, Monitoring, amd
 from koordlite.lab.machine.tree import Tree
-from koordlite.lab.resctrl.filesystem import POINT, EmulatedResctrl
+from koordlite.lab.resctrl.filesystem import POINT
 from koordlite.lab.resctrl.schemata import closids
 
 NAMES = st.sampled_from(["a", "b"])
@@ -52,7 +53,7 @@ class Anything(RuleBasedStateMachine):
         self.processes = Processes(100)
         self.processes.spawn("p", threads=3, now=0)
         machine = msgspec.structs.replace(shapes.machine("intel-2s-ht"), resctrl=options)
-        self.resctrl = EmulatedResctrl(machine, rdt, self.processes, lambda: self.now)
+        self.resctrl = KernelResctrl(machine, rdt, self.processes, lambda: self.now)
         self.tree = Tree()
         self.tree.place(POINT, self.resctrl.folder)
 
