@@ -130,8 +130,8 @@ class FaultyCounters(Counters):
 class KernelRMIDs(RMIDs):
     """RMIDs that are kept in limbo while a cache may still hold their lines.
 
-    Follows `monitor.c` of Linux 6.1 and 6.12. A freed RMID waits for the worker, which checks each cache every second; it
-    is free again when every cache holds less of it than `max_threshold_occupancy`.
+    Follows `monitor.c` of Linux 6.1 and 6.12. A freed RMID waits for the worker, which checks each cache every second;
+    it is free again when every cache holds less of it than `max_threshold_occupancy`.
     """
 
     def __init__(self, rdt: RDT, monitoring: Monitoring, layout: DomainLayout, now: Callable[[], float]) -> None:

@@ -8,7 +8,7 @@ the space.
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from koordlite.lab.cgroups.trees import Cgroups
 from koordlite.lab.load.workloads import Workload, Workloads
@@ -40,30 +40,53 @@ class Traffic:
         self._counters, self._unit = counters, counters.unit_bytes
         self._used: dict[int, int] = {}
         """CPU-µs of each process by its id, at the last step."""
-        self._before = self._used
         self._remainders: dict[tuple[int, int, str], float] = collections.defaultdict(float)
         self._level: dict[Spot, dict[int, float]] = collections.defaultdict(dict)
-        self._spots = _spots(machine)
+        """Bytes in each cache by RMID."""
+        nodes: dict[int, list[int]] = {}
+        for cpu in machine.cpus:
+            if cpu.l3 is not None and cpu.node not in nodes.setdefault(cpu.l3, []):
+                nodes[cpu.l3].append(cpu.node)
+        self._spots: dict[int, Spot] = {
+            cpu.id: (cpu.l3, sorted(nodes[cpu.l3]).index(cpu.node)) for cpu in machine.cpus if cpu.l3 is not None
+        }
+        """Where each CPU's traffic is counted."""
 
     def step(self, step_us: int) -> None:
         """Let the counters run for what was done in the last step."""
         if not self._resctrl.mount_options:
             return
         busy: dict[tuple[Spot, RDTGroup], float] = collections.defaultdict(float)
-        self._before, self._used = self._used, {}
+        before, self._used = self._used, {}
         for workload in self._workloads:
-            for spot, group, used_us in self._work(workload):
+            for spot, group, used_us in self._work(workload, before):
                 busy[spot, group] += used_us
+        working: dict[Spot, set[int]] = collections.defaultdict(set)
         for (spot, group), used_us in busy.items():
-            self._move(spot, group, min(used_us * BYTES_PER_BUSY_US, self._ceiling(spot, group) * step_us))
-            self._fill(spot, group, used_us / step_us * WORKING_SET_BYTES)
-        for spot in {spot for spot, _ in busy}:
-            self._evict(spot, {self._place(spot, group)[1] for where, group in busy if where == spot})
+            rmid = self._resctrl.hardware_rmid(group, *spot)
+            working[spot].add(rmid)
+            moved = min(used_us * BYTES_PER_BUSY_US, self._ceiling(spot[0], group) * step_us)
+            for event, share in (("mbm_total_bytes", 1.0), ("mbm_local_bytes", LOCAL_SHARE)):
+                place = spot[0], rmid, event
+                self._remainders[place] += moved * share
+                count = int(self._remainders[place] // self._unit)
+                self._remainders[place] -= count * self._unit
+                self._counters.add(place, count)
+            # More of the cache, never more than the mask holds; what was there stays.
+            size = min(used_us / step_us * WORKING_SET_BYTES, self._capacity(spot[0], group))
+            self._level[spot][rmid] = max(self._level[spot].get(rmid, 0.0), size)
+        for spot, rmids in working.items():
+            # Idle groups lose to working ones, and all in proportion when it is too much for the cache.
+            level = self._level[spot]
+            fit = min(1.0, self._whole(spot[0]) / max(sum(level.values()), 1.0))
+            for rmid in level:
+                level[rmid] *= fit if rmid in rmids else fit * KEPT_IDLE
+                self._counters.level((spot[0], rmid, OCCUPANCY), int(level[rmid] // self._unit))
 
-    def _work(self, workload: Workload) -> Iterator[tuple[Spot, RDTGroup, float]]:
+    def _work(self, workload: Workload, before: Mapping[int, int]) -> Iterator[tuple[Spot, RDTGroup, float]]:
         """CPU-µs of the last step, spread over the caches it may run at and the groups its threads are in."""
         tids = workload.process.tids
-        used_us = workload.used_us - self._before.get(tids[0], 0)
+        used_us = workload.used_us - before.get(tids[0], 0)
         self._used[tids[0]] = workload.used_us
         if used_us <= 0:
             return
@@ -75,52 +98,27 @@ class Traffic:
             for group, threads in groups.items():
                 yield spot, group, used_us * here * threads / parts
 
-    def _ceiling(self, spot: Spot, group: RDTGroup) -> float:
+    def _ceiling(self, cache_id: int, group: RDTGroup) -> float:
         """Bytes per µs that the group may move there."""
         schema = self._resctrl.schemas.get("MB")
-        if schema is None or spot[0] not in schema.domains:
+        if schema is None or cache_id not in schema.domains:
             return FULL_BYTES_PER_US
-        value = schema.domains[spot[0]][group.closid]
+        value = schema.domains[cache_id][group.closid]
         if schema.mbps:
             return value * _MB_PER_S
         percent = self._machine.rdt is None or not self._machine.rdt.amd
         return value * (FULL_BYTES_PER_US / 100 if percent else _AMD_UNIT_BYTES_PER_US)
 
-    def _move(self, spot: Spot, group: RDTGroup, moved: float) -> None:
-        for event, share in (("mbm_total_bytes", 1.0), ("mbm_local_bytes", LOCAL_SHARE)):
-            place = (*self._place(spot, group), event)
-            self._remainders[place] += moved * share
-            count = int(self._remainders[place] // self._unit)
-            self._remainders[place] -= count * self._unit
-            self._counters.add(place, count)
-
-    def _fill(self, spot: Spot, group: RDTGroup, size: float) -> None:
-        """More of the cache, never more than the mask holds; what was there stays."""
-        rmid = self._place(spot, group)[1]
-        level = self._level[spot]
-        level[rmid] = max(level.get(rmid, 0.0), min(size, self._capacity(spot, group)))
-
-    def _capacity(self, spot: Spot, group: RDTGroup) -> float:
-        whole = self._whole(spot)
+    def _capacity(self, cache_id: int, group: RDTGroup) -> float:
+        """Bytes of the cache that the group's mask leaves it."""
         schema = self._resctrl.schemas.get("L3") or self._resctrl.schemas.get("L3DATA")
-        if schema is None or schema.cache is None or spot[0] not in schema.domains:
-            return whole
-        return whole * schema.domains[spot[0]][group.closid].bit_count() / schema.cache.bits
+        if schema is None or schema.cache is None or cache_id not in schema.domains:
+            return self._whole(cache_id)
+        return self._whole(cache_id) * schema.domains[cache_id][group.closid].bit_count() / schema.cache.bits
 
-    def _evict(self, spot: Spot, working: set[int]) -> None:
-        """Idle groups lose to working ones, and all in proportion when it is too much for the cache."""
-        level = self._level[spot]
-        fit = min(1.0, self._whole(spot) / max(sum(level.values()), 1.0))
-        for rmid in level:
-            level[rmid] *= fit if rmid in working else fit * KEPT_IDLE
-            self._counters.level((spot[0], rmid, OCCUPANCY), int(level[rmid] // self._unit))
-
-    def _whole(self, spot: Spot) -> float:
+    def _whole(self, cache_id: int) -> float:
         """Bytes of the cache, or of its part that one of its NUMA nodes counts."""
-        return self._machine.l3_bytes / max(1, len(self._resctrl.layout.clusters(spot[0])))
-
-    def _place(self, spot: Spot, group: RDTGroup) -> tuple[int, int]:
-        return spot[0], self._resctrl.hardware_rmid(group, spot[0], spot[1])
+        return self._machine.l3_bytes / max(1, len(self._resctrl.layout.clusters(cache_id)))
 
 
 def of(machine: Machine, cgroups: Cgroups, workloads: Workloads, resctrl: EmulatedResctrl | None) -> Traffic | None:
@@ -128,12 +126,3 @@ def of(machine: Machine, cgroups: Cgroups, workloads: Workloads, resctrl: Emulat
     if resctrl is None or resctrl.rmids is None:
         return None
     return Traffic(machine, cgroups, workloads, resctrl, resctrl.rmids.counters)
-
-
-def _spots(machine: Machine) -> dict[int, Spot]:
-    """Group in which each CPU's traffic is counted."""
-    nodes: dict[int, list[int]] = {}
-    for cpu in machine.cpus:
-        if cpu.l3 is not None and cpu.node not in nodes.setdefault(cpu.l3, []):
-            nodes[cpu.l3].append(cpu.node)
-    return {cpu.id: (cpu.l3, sorted(nodes[cpu.l3]).index(cpu.node)) for cpu in machine.cpus if cpu.l3 is not None}

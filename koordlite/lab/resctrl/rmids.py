@@ -66,9 +66,8 @@ class RMIDs:
         self.counters = Counters(monitoring, monitoring.unit_bytes // layout.clusters_per_cache)
         self.layout = layout
         self.number = monitoring.rmids // layout.clusters_per_cache
-        self.threshold = (
-            rdt.limit_bytes(layout.bytes(3)) // self.number // monitoring.unit_bytes * monitoring.unit_bytes
-        )
+        unit = monitoring.unit_bytes
+        self.threshold = rdt.limit_bytes(layout.bytes(3)) // self.number // unit * unit
         self.free = collections.deque(range(1, self.number))
 
     def take(self) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import structs
 
 from koordlite.changes import eviction
 from koordlite.lab.cluster import scenario
@@ -28,6 +29,8 @@ class Amount(msgspec.Struct, frozen=True):
 
     wanted_us: int
     used_us: int
+    restarts: int = 0
+    qos: str = ""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +41,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     pods: Mapping[str, Amount]
     """By NAMESPACE/NAME."""
     restarts: int
+    """Of all pods that there were up to now."""
     row: present.Figures | None = None
     status: str = "dead"
     reasons: frozenset[str] = frozenset()
@@ -49,37 +53,31 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recorder:
-    """Takes the samples, and remembers every pod there was."""
+    """Takes the samples."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self.samples: list[Sample] = []
-        self._qos: dict[str, str] = {}
-        self._last: dict[str, tuple[float, Amount, int]] = {}
-        self._demand: collections.Counter[str] = collections.Counter()
-        self._used: collections.Counter[str] = collections.Counter()
+        self._restarts: dict[str, int] = {}
 
     def take(self, tick: Tick | None) -> None:
         """Note this moment; `tick` is what the agent did in it."""
-        time, running = self._stage.sandbox.clock.seconds, self._stage.sandbox.kubelet.running.values()
         pods: dict[str, Amount] = {}
-        for pod in running:
+        for pod in self._stage.sandbox.kubelet.running.values():
             key, parts = pod.described.key, pod.workloads
-            amount = pods[key] = Amount(sum(each.wanted_us for each in parts), sum(each.used_us for each in parts))
-            self._qos.setdefault(key, str(pod.described.qos_class))
-            self._add(key, amount)
-            self._last[key] = time, amount, sum(pod.restarts.values())
-        restarts = sum(count for _, _, count in self._last.values())
-        if tick is None:
-            self.samples.append(Sample(time=time, pods=pods, restarts=restarts))
-            return
-        evictions = sum(step.ok and step.place.kind is eviction.PLACE for step in tick.applied)
-        refused = sum(not step.ok for step in tick.applied)
-        self.samples.append(
-            Sample(
-                time=time,
-                pods=pods,
-                restarts=restarts,
+            self._restarts[key] = sum(pod.restarts.values())
+            pods[key] = Amount(
+                sum(each.wanted_us for each in parts),
+                sum(each.used_us for each in parts),
+                self._restarts[key],
+                str(pod.described.qos_class),
+            )
+        sample = Sample(time=self._stage.sandbox.clock.seconds, pods=pods, restarts=sum(self._restarts.values()))
+        if tick is not None:
+            evictions = sum(step.ok and step.place.kind is eviction.PLACE for step in tick.applied)
+            refused = sum(not step.ok for step in tick.applied)
+            sample = structs.replace(
+                sample,
                 row=tick.figures,
                 status=tick.status,
                 reasons=frozenset(decision.reason for decision in tick.decisions),
@@ -89,34 +87,31 @@ class Recorder:
                 foreign=len(tick.foreign),
                 evictions=evictions,
             )
+        self.samples.append(sample)
+
+
+def workloads(samples: Sequence[Sample]) -> tuple[Workload, ...]:
+    """Every pod there was, those that protect themselves first."""
+    last: dict[str, tuple[float, Amount]] = {}
+    wanted, used = collections.Counter[str](), collections.Counter[str]()
+    for sample in samples:
+        for key, amount in sample.pods.items():
+            grown = growth(last[key][1] if key in last else None, amount)
+            wanted[key] += grown.wanted_us
+            used[key] += grown.used_us
+            last[key] = sample.time, amount
+    every = (
+        Workload(
+            pod=key,
+            qos=amount.qos,
+            wanted_core_hours=wanted[key] / _US_PER_CORE_HOUR,
+            used_core_hours=used[key] / _US_PER_CORE_HOUR,
+            end=time if time < samples[-1].time else None,
+            restarts=amount.restarts,
         )
-
-    def workloads(self) -> tuple[Workload, ...]:
-        """Every pod there was, those that protect themselves first."""
-        end = self.samples[-1].time if self.samples else 0.0
-        every = (
-            Workload(
-                pod=key,
-                qos=qos,
-                wanted_core_hours=self._demand[key] / _US_PER_CORE_HOUR,
-                used_core_hours=self._used[key] / _US_PER_CORE_HOUR,
-                end=self._last[key][0] if self._last[key][0] < end else None,
-                restarts=self._last[key][2],
-            )
-            for key, qos in self._qos.items()
-        )
-        return tuple(sorted(every, key=lambda workload: (workload.qos == "BE", workload.pod)))
-
-    @property
-    def best_effort(self) -> frozenset[str]:
-        """Pods that are best effort."""
-        return frozenset(key for key, qos in self._qos.items() if qos == "BE")
-
-    def _add(self, key: str, amount: Amount) -> None:
-        before = self._last.get(key)
-        grown = growth(before[1] if before else None, amount)
-        self._demand[key] += grown.wanted_us
-        self._used[key] += grown.used_us
+        for key, (time, amount) in last.items()
+    )
+    return tuple(sorted(every, key=lambda workload: (workload.qos == "BE", workload.pod)))
 
 
 def growth(before: Amount | None, after: Amount) -> Amount:

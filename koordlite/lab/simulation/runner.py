@@ -197,6 +197,9 @@ class _Run:
             self._tick()
             self._stage.sandbox.advance(interval)
         not_put_back = self._stage.stop()
+        samples = self._recorder.samples
+        workloads = measures.workloads(samples)
+        best_effort = frozenset(each.pod for each in workloads if each.qos == "BE")
         return Simulated(
             name=self._play.name,
             about=written.about,
@@ -205,10 +208,10 @@ class _Run:
             seconds=written.seconds,
             seed=self._seed,
             history=self._history,
-            workloads=self._recorder.workloads(),
+            workloads=workloads,
             happenings=tuple(self._happenings),
             checks=tuple(self._checks(not_put_back)),
-            figures=measures.figures(self._recorder.samples, self._recorder.best_effort),
+            figures=measures.figures(samples, best_effort),
         )
 
     def _tick(self) -> None:
