@@ -126,7 +126,7 @@ def _of_record(subject: str, args: argparse.Namespace) -> str:
     if note:
         wall = min(wall + _UNTIL_RATES_SECONDS, tick.wall)
     then, _ = recorded.at(path, wall)
-    night = squeeze.of(record.moments(since=wall), tick.wall) if subject == "besteffort" else None
+    night = squeeze.of(recorded.rounds(record, wall), tick.wall) if subject == "besteffort" else None
     if args.output == "json":
         whole = {"heldBack": msgspec.to_builtins(night)} if night else {}
         return _answer(

@@ -84,6 +84,18 @@ def begin(since: str, covered: tuple[float, float]) -> tuple[float, str]:
     return first, f"{begins}: all of it is used"
 
 
+def rounds(record: Record, since: float) -> Iterator[Tick]:
+    """Its rounds from then on, each with what was decided and written in it alone."""
+    for each in record.moments(since=since):
+        yield Tick(
+            wall=each.wall,
+            snapshot=each.snapshot,
+            decisions=each.decisions,
+            modes=_modes(each),
+            applied=each.applied,
+        )
+
+
 def _rounds(path: str, wall: float | None) -> collections.deque[RoundRecord]:
     rounds: collections.deque[RoundRecord] = collections.deque(maxlen=MOST_MOMENTS)
     for each in _newest(path) if wall is None else Record(pathlib.Path(path)).moments(since=wall - PAST_SECONDS):
@@ -114,7 +126,7 @@ def _ticks(rounds: collections.deque[RoundRecord]) -> Iterator[Tick]:
             wall=each.wall,
             snapshot=each.snapshot,
             decisions=decisions,
-            modes={name: section.mode for name, section in each.settings.items()},
+            modes=_modes(each),
             applied=each.applied,
             foreign=foreign,
             problems=each.snapshot.problems,
@@ -126,6 +138,10 @@ def _ticks(rounds: collections.deque[RoundRecord]) -> Iterator[Tick]:
                 writers.forget(change.place)
             elif change.place in written:
                 writers.wrote(change)
+
+
+def _modes(each: RoundRecord) -> Mapping[str, str]:
+    return {name: section.mode for name, section in each.settings.items()}
 
 
 def replay(args: argparse.Namespace) -> int:

@@ -14,7 +14,6 @@ from koordlite.model.decision import Decision
 from koordlite.model.picture.usage import Pressure, Stall, Usage, Use
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
-from koordlite.record.round_record import RoundRecord
 from koordlite.report.explain import squeeze
 from koordlite.report.night import HOURS, Night, NightLog
 
@@ -38,8 +37,8 @@ def test_it_says_of_minutes_with_one_limit_what_the_record_says(
         # The time up to a tick is counted by the tick.
         limit, used = minutes[second // 60]
         judged = picture_of(picture, limit, min(used, limit))
-        log.add(tick_of(time=float(second), wall=1e9 + second, snapshot=judged))
-        moments.append(RoundRecord(wall=1e9 + second, snapshot=judged, settings={}))
+        moments.append(tick_of(time=float(second), wall=1e9 + second, snapshot=judged))
+        log.add(moments[-1])
     night, told = log.night(), squeeze.of(moments, 2e9)
     assert told is not None
     assert (night.seconds, night.held_back_seconds) == (told.seconds, told.held_back_seconds)

@@ -5,18 +5,14 @@ from __future__ import annotations
 import collections
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
 
 import msgspec
 
 from koordlite import strategies
 from koordlite.changes import eviction
-from koordlite.model.decision import Decision
-from koordlite.model.settings import StrategySettings
-from koordlite.model.snapshot import Snapshot
-from koordlite.model.status import AppliedStep
 from koordlite.report import units
 from koordlite.report.explain.who_changed import use_by_name
+from koordlite.report.tick import Tick
 
 HELD_BACK = 0.95
 """Best effort that uses so much of its limit would use more."""
@@ -25,26 +21,6 @@ _QUIET = 0.95
 LONGEST_GAP = 10.0
 """Seconds: while there are no moments for longer, the agent was away, and nothing is counted."""
 _NAMED = 3
-
-
-class Round(Protocol):
-    """One round of the agent, as a tick or a flight record has it."""
-
-    @property
-    def wall(self) -> float: ...
-    @property
-    def decisions(self) -> tuple[Decision, ...]: ...
-    @property
-    def applied(self) -> tuple[AppliedStep, ...]: ...
-    @property
-    def snapshot(self) -> Snapshot: ...
-
-
-class RecordedRound(Round, Protocol):
-    """A round with the settings in force."""
-
-    @property
-    def settings(self) -> Mapping[str, StrategySettings]: ...
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -81,10 +57,10 @@ class Squeeze(msgspec.Struct, frozen=True):
     """Whether cpuSuppress enforced at the end."""
 
 
-def of(rounds: Iterable[RecordedRound], end: float) -> Squeeze | None:
+def of(rounds: Iterable[Tick], end: float) -> Squeeze | None:
     """The story of the rounds up to `end`; None without use and limit in any of them."""
     limits, spans, held_back = array("q"), array("d"), array("b")
-    services, limiting = _Services(), {rule.name for rule in strategies.limiting()}
+    services, limiting = _Services(), [rule.name for rule in strategies.limiting()]
     evicted: dict[str, str] = {}
     first = last = deepest_at = 0.0
     deepest, enforced, at_deepest = 0, False, dict[str, int]()
@@ -101,7 +77,7 @@ def of(rounds: Iterable[RecordedRound], end: float) -> Squeeze | None:
         if not 0 < seconds <= LONGEST_GAP:
             continue
         is_held_back = uses_up(limit, used)
-        enforced = any(each.settings[name].mode == "enforce" for name in limiting & each.settings.keys())
+        enforced = any(each.modes.get(name) == "enforce" for name in limiting)
         uses = use_by_name(each.snapshot, usage, "cpu")
         services.add(uses, limit, seconds, is_held_back=is_held_back)
         limits.append(limit)
@@ -188,7 +164,7 @@ class _Services:
                 yield Cause(name, along[name] / whole, own, at_deepest.get(name, 0))
 
 
-def evictions(each: Round) -> Iterator[tuple[str, str]]:
+def evictions(each: Tick) -> Iterator[tuple[str, str]]:
     """Pods whose eviction was asked for in this round, each with its strategy."""
     done = {step.place for step in each.applied if step.ok and step.place.kind is eviction.PLACE}
     for decision in each.decisions if done else ():

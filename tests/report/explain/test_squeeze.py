@@ -14,20 +14,20 @@ from koordlite.model.decision import Decision
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
-from koordlite.record.round_record import RoundRecord
 from koordlite.report.explain import squeeze
+from koordlite.report.tick import Tick
 
 Second = tuple[int, int, dict[str, int]]
 """Limit and use of best effort in millicores, and the use of services by uid."""
 
 
-def moments(picture: Snapshot, seconds: Iterable[Second], **more: Any) -> list[RoundRecord]:
+def moments(picture: Snapshot, seconds: Iterable[Second], **more: Any) -> list[Tick]:
     found = []
     for number, (limit, used, services) in enumerate(seconds):
         uses = {uid: Use(milli, 0) for uid, milli in services.items()}
         usage = Usage(Use(8000, 0), uses, {}, best_effort_cpu=used, best_effort_limit=limit)
         snapshot = dataclasses.replace(picture, usage=usage)
-        found.append(RoundRecord(wall=1000.0 + number, snapshot=snapshot, settings={}, **more))
+        found.append(Tick(wall=1000.0 + number, snapshot=snapshot, **more))
     return found
 
 
@@ -62,7 +62,7 @@ def test_best_effort_that_leaves_some_of_its_limit_was_not_held_back(picture: Sn
 
 def test_time_without_an_agent_counts_nothing_and_what_comes_after_the_end_is_left_out(picture: Snapshot) -> None:
     seconds = moments(picture, [(1000, 1000, {})] * 6)
-    seconds[3:] = [structs.replace(each, wall=each.wall + 500) for each in seconds[3:]]
+    seconds[3:] = [dataclasses.replace(each, wall=each.wall + 500) for each in seconds[3:]]
     found = squeeze.of(seconds, seconds[4].wall)
     assert found is not None
     assert (found.seconds, found.held_back_seconds) == (3, 3)
@@ -70,7 +70,7 @@ def test_time_without_an_agent_counts_nothing_and_what_comes_after_the_end_is_le
 
 def test_without_use_there_is_no_story(picture: Snapshot) -> None:
     blind = dataclasses.replace(picture, usage=Usage(None, {}, {}))
-    assert squeeze.of([RoundRecord(wall=1.0, snapshot=blind, settings={})], 2.0) is None
+    assert squeeze.of([Tick(wall=1.0, snapshot=blind)], 2.0) is None
 
 
 def test_pods_that_were_evicted_are_named_with_the_strategy_that_asked(picture: Snapshot) -> None:
