@@ -33,6 +33,7 @@ def overtaken(node: Emulated, journal: Journal) -> None:
     """An agent narrows best effort; while it is away, kubelet gives two of its CPUs to another pod."""
     node.node(reservation='{"reservedCPUs": "0"}')
     node.ticks(node.agent(journal), 5)
+    node.node(reservation='{"reservedCPUs": "0"}', cpu_manager="static")
     node.pod("own", "", "1", request="2", static_cpus=str(GIVEN))
     node.cluster.view()
     assert set_of(node, "own") == GIVEN

@@ -50,7 +50,7 @@ def make_pod() -> MakePod:
     return make
 
 
-_NOTES = ("cpu", "memory", "disk_read", "cpuset", "static_cpus")
+_NOTES = ("cpu", "memory", "disk_read")
 
 
 @pytest.fixture

@@ -117,7 +117,8 @@ def test_a_paced_clock_takes_real_time() -> None:
 
 
 def test_ticks_of_proc_stat_add_up_to_the_time(v2: Sandbox, make_pod: MakePod) -> None:
-    v2.sync([make_pod("a", cpu="3", cpuset="0-2")])
+    v2.sync([make_pod("a", cpu="3")])
+    v2.files.write(f"/sys/fs/cgroup/{v2.kubelet.running['uid-a'].group}/cpuset.cpus", b"0-2")
     v2.advance(10)
     rows = {
         line.split()[0]: [int(n) for n in line.split()[1:]] for line in v2.files.read("/proc/stat").splitlines()[:33]

@@ -18,6 +18,7 @@ from koordlite.host.journal.journal import Journal
 from koordlite.kube.folder.manifests import ManifestCluster
 from koordlite.lab.cluster.cluster import SandboxCluster
 from koordlite.lab.machine.machine import Machine
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.settings import Mode
 from koordlite.ports import Files
 from koordlite.report.tick import Tick
@@ -105,15 +106,18 @@ class Emulated:
         limited: bool = False,
         created: str = "",
         sidecar: bool = False,
+        static_cpus: str = "",
         **annotations: str,
     ) -> None:
         """A pod of a class with a demand; `request` makes it burstable, a BE pod asks for batch-cpu and -memory;
-        `limited`: its limits are its requests; a sidecar asks for the same again."""
+        `limited`: its limits are its requests; a sidecar asks for the same again. `static_cpus`: what kubelet gives its
+        first container under the static policy."""
+        if static_cpus:
+            self.sandbox.managers.given[uid or f"uid-{name}"] = CPUSet.parse(static_cpus)
         keys = {
             "objective": "suppress.koordlite.io/objective",
             "oom_score": "koordinator.sh/oom-score-adj",
             "status": "scheduling.koordinator.sh/resource-status",
-            "static_cpus": "sandbox.koordlite.io/static-cpus",
         }
         notes = {keys[key]: text for key, text in annotations.items()} | {"sandbox.koordlite.io/cpu": cpu}
         wanted = {"kubernetes.io/batch-cpu": batch_cpu} if qos == "BE" else {"cpu": request or "500m"}

@@ -19,11 +19,13 @@ from koordlite.lab.machine.machine import Machine
 from koordlite.lab.machine.processes import Processes
 from koordlite.lab.machine.rdt import RDT, Cache, Monitoring
 from koordlite.lab.machine.tree import Entry, File, Folder, refusal
+from koordlite.lab.pods.managers import Managers
 from koordlite.lab.resctrl.filesystem import MOST_PID, OPTIONS, EmulatedResctrl, LastStatus, RDTGroup, Reader, Writer
 from koordlite.lab.resctrl.rmids import OCCUPANCY, CounterKey, Counters, RMIDs
 from koordlite.lab.resctrl.schemata import BLANKS, DECIMAL, HEX, DomainLayout, Rejected, Schema, lowest_run
 from koordlite.lab.sandbox import Sandbox
 from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.wire import objects
 
 BUFFER_BYTES = 512
 WORKER_SECONDS = 1.0
@@ -646,6 +648,22 @@ class KernelResctrl(EmulatedResctrl):
         return "Error" if code == errno.EIO and len(parts) == 1 else "Unavailable"
 
 
+class GivingManagers(Managers):
+    """Managers of kubelet that give a pod, under the static policy, the CPUs that a test names."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.given: dict[str, CPUSet] = {}
+        """By pod uid, for its first container."""
+
+    def admit(self, pod: objects.PodObject) -> bool:
+        uid = pod.metadata.uid
+        if self.node and uid in self.given and pod.spec.containers:
+            cpus = self.node.cpus.with_cpus(uid, pod.spec.containers[0].name, self.given[uid])
+            self.node = msgspec.structs.replace(self.node, cpus=cpus)
+        return super().admit(pod)
+
+
 class KernelSandbox(Sandbox):
     """An emulated node with the whole resctrl."""
 
@@ -656,6 +674,8 @@ class KernelSandbox(Sandbox):
         super().__init__(*args, **options)
         if self.resctrl and self.resctrl.rmids:
             self.resctrl.rmids.now = self.clock.monotonic
+        self.managers = self.kubelet.managers = GivingManagers(self.machine)
+        self.files.place("/var/lib/kubelet/cpu_manager_state", File(self.managers.checkpoint))
 
     def stats(self, uid: str) -> Stats:
         """Demand and use of the pod; KeyError for a pod that was never started."""

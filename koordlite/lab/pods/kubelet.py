@@ -229,8 +229,6 @@ class EmulatedKubelet:
         problems: list[Problem] = []
         described = pod_reader.from_wire(obj)
         behaviour = pod_spec.behaviour(described, self._seed, problems)
-        if described.containers:
-            self.managers.pin(uid, described.containers[0].name, behaviour.static_cpus)
         if present is None:
             if not self.managers.admit(obj):
                 return
@@ -270,7 +268,7 @@ class EmulatedKubelet:
 
     def _start_container(self, fresh: RunningPod, spec: ContainerSpec, now: float) -> None:
         group = self._container_group(fresh.group, spec.id)
-        made, cpus = self._make(group), self._own_cpus(fresh, spec.name)
+        made, cpus = self._make(group), self.managers.of(fresh.described.uid, spec.name)
         try:
             if cpus is not None:
                 self._write_cpus(made, cpus)
@@ -291,12 +289,6 @@ class EmulatedKubelet:
         workload = Workload(uid, name, group, process, demand, 1 / len(fresh.containers))
         self._start(workload)
         fresh.workloads = (*fresh.workloads, workload)
-
-    def _own_cpus(self, running: RunningPod, container: str) -> CPUSet | None:
-        """CPU set of a container; None leaves it on its pod's set."""
-        if running.behaviour.cpuset is not None:
-            return running.behaviour.cpuset & self._machine.cpuset
-        return self.managers.of(running.described.uid, container)
 
     def _start(self, workload: Workload) -> None:
         self._cgroups.attach(workload.group, workload.process.tids)
@@ -329,11 +321,10 @@ class EmulatedKubelet:
     def _set_pool(self) -> None:
         """Under the static policy every other container is kept off the exclusive CPUs. What the kernel refuses stays
         as it is: the real one logs it and tries again."""
-        pods = self.running.values() if self.managers.static else ()
-        for running in (each for each in pods if each.behaviour.cpuset is None):
+        for running in self.running.values() if self.managers.node else ():
             for workload in running.workloads:
                 group = self._cgroups.cpuset.find(workload.group)
-                cpus = self._own_cpus(running, workload.container)
+                cpus = self.managers.of(workload.uid, workload.container)
                 if group is not None and cpus is not None and group.cpus != cpus:
                     with contextlib.suppress(OSError):
                         self._write_cpus(group, cpus)

@@ -13,7 +13,6 @@ from koordlite.lab.load import connections, demand
 from koordlite.lab.load.demand import Demand
 from koordlite.model import keys
 from koordlite.model import node as nodes
-from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
@@ -24,13 +23,11 @@ from koordlite.numa.kubelet import merge
 CPU = "sandbox.koordlite.io/cpu"
 MEMORY = "sandbox.koordlite.io/memory"
 DISK = "sandbox.koordlite.io/disk-read"
-STATIC_CPUS = "sandbox.koordlite.io/static-cpus"
-CPUSET = "sandbox.koordlite.io/cpuset"
 CONNECTIONS = "sandbox.koordlite.io/connections"
 """`NAMESPACE/NAME: NUMBER, …`: TCP connections to other pods of the node; `elsewhere: NUMBER` leave it."""
 SYSTEM_CPU = "sandbox.koordlite.io/system-cpu"
 CPU_MANAGER_POLICY = "sandbox.koordlite.io/cpu-manager-policy"
-"""On the Node: `static` or `none`. Without it the policy is static while a pod has static CPUs."""
+"""On the Node: `static` or `none`; without it `none`."""
 TOPOLOGY_MANAGER_POLICY = "sandbox.koordlite.io/topology-manager-policy"
 TOPOLOGY_MANAGER_SCOPE = "sandbox.koordlite.io/topology-manager-scope"
 """On the Node, under the static policy: kubelet's words; without them `none` and `container`."""
@@ -61,8 +58,6 @@ class Behaviour(msgspec.Struct, frozen=True):
     memory: Demand
     """In thousandths of a byte."""
     disk: Demand
-    static_cpus: CPUSet | None
-    cpuset: CPUSet | None
     connections: Mapping[str, int]
     """By `namespace/name` of the other pod."""
 
@@ -122,8 +117,6 @@ def behaviour(described: Pod, seed: int, problems: list[Problem]) -> Behaviour:
         demand=wanted(CPU, "") or (demand.constant(request / 2) if request else demand.GREEDY),
         memory=wanted(MEMORY, "/memory") or demand.constant(1000 * max(memory // 2, SMALLEST_MEMORY)),
         disk=wanted(DISK, "/disk") or demand.NOTHING,
-        static_cpus=read.get(STATIC_CPUS, CPUSet.parse),
-        cpuset=read.get(CPUSET, CPUSet.parse),
         connections=read.get(CONNECTIONS, connections.parse) or {},
     )
 

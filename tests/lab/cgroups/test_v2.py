@@ -150,6 +150,7 @@ def test_the_root_has_no_limits(v2: Sandbox, attempt: Attempt) -> None:
 
 
 def test_numa_memory_follows_the_cpus_a_group_may_use(v2: Sandbox, make_pod: Callable[..., object]) -> None:
-    v2.sync([make_pod("p", cpu="1", memory="8Gi", cpuset="0-1,8")])  # type: ignore[list-item]
+    v2.sync([make_pod("p", cpu="1", memory="8Gi")])  # type: ignore[list-item]
     group = v2.kubelet.running["uid-p"].workloads[0].group
+    v2.files.write(f"{ROOT}/{group}/cpuset.cpus", b"0-1,8")
     assert v2.files.read(f"{ROOT}/{group}/memory.numa_stat").startswith(b"anon N0=4294967296 N1=4294967296\n")

@@ -67,8 +67,9 @@ def test_without_limits_best_effort_takes_every_idle_cycle(v2: Sandbox, make_pod
 
 
 def test_a_pod_on_taken_cpus_is_hungry(v2: Sandbox, make_pod: MakePod) -> None:
-    pods = [make_pod(name, requests={"cpu": "2"}, cpu="2", cpuset="0-1") for name in "ab"]
-    v2.sync(pods)
+    v2.sync([make_pod(name, requests={"cpu": "2"}, cpu="2") for name in "ab"])
+    for running in v2.kubelet.running.values():
+        v2.files.write(f"/sys/fs/cgroup/{running.group}/cpuset.cpus", b"0-1")
     v2.advance(2)
     assert (used(v2, "a"), used(v2, "b")) == (1000, 1000)
     assert v2.stats("uid-a").unmet_us == 2_000_000

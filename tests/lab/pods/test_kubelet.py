@@ -115,17 +115,17 @@ def test_a_cpu_manager_policy_that_does_not_exist_is_named(v1: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("shape", ["small", "intel-2s-ht"])
-def test_static_cpus_are_kept_from_all_other_pods(shape: str, make_pod: MakePod) -> None:
-    sandbox = Sandbox(shape)
-    sandbox.sync([make_pod("pinned", requests={"cpu": "2"}, static_cpus="1-2"), make_pod("other")])
+def test_the_cpus_of_a_container_are_kept_from_all_other_pods(shape: str, make_pod: MakePod) -> None:
+    sandbox, amounts = Sandbox(shape), {"cpu": "2", "memory": "1Gi"}
+    sandbox.sync([make_pod("pinned", requests=amounts, limits=amounts), make_pod("other")], STATIC_NODE)
     cgroups, running = Cgroups.detect(sandbox.files), sandbox.kubelet.running
-    shared = sandbox.machine.cpuset - CPUSet([1, 2])
-    assert cgroups.state(running["uid-pinned"].workloads[0].group).cpuset == CPUSet([1, 2])
-    assert cgroups.state(running["uid-other"].workloads[0].group).cpuset == shared
+    core = CPUSet([0, len(sandbox.machine.cpus) // 2])
+    assert cgroups.state(running["uid-pinned"].workloads[0].group).cpuset == core
+    assert cgroups.state(running["uid-other"].workloads[0].group).cpuset == sandbox.machine.cpuset - core
     state = json.loads(sandbox.files.read("/var/lib/kubelet/cpu_manager_state"))
-    assert state["entries"] == {"uid-pinned": {"c0": "1-2"}}
+    assert state["entries"] == {"uid-pinned": {"c0": str(core)}}
     seen = sandbox.kubelet_state(KubeletState())
-    assert (seen.cpu_manager_policy, seen.pod_cpus[0].cpus) == ("static", CPUSet([1, 2]))
+    assert (seen.cpu_manager_policy, seen.pod_cpus[0].cpus) == ("static", core)
 
 
 def test_without_static_cpus_the_checkpoint_says_none(v2: Sandbox) -> None:
