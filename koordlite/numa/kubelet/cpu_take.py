@@ -8,6 +8,7 @@ of it is free.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -26,15 +27,36 @@ def take_packed(
     uncore caches come before cores. ValueError with kubelet's text when there are too few.
     """
     taker = Taker(machine, available, count)
-    if taker.need <= 0:
-        return CPUSet()
+    if count <= 0:
+        return EMPTY
     taker.refuse_when_short(available)
-    taker.take_large_parts()
+    for level in taker.levels[:2]:
+        taker.take_whole(level, machine.per_socket if level is SOCKET else None)
     if align_uncore:
         taker.take_uncores()
     if not spread_cores:
-        taker.take_whole(taker.cores(), machine.cores, machine.per_core)
-    taker.take_singles(spread_cores=spread_cores)
+        taker.take_whole(CORE, machine.per_core)
+    taker.take_singles(SOCKET if spread_cores else CORE)
+    return CPUSet(taker.taken)
+
+
+def take_by_topology(*, cpus: Sequence[CPU], available: CPUSet, count: int) -> CPUSet:
+    """`count` of the available CPUs: free sockets, then free NUMA nodes, then free cores, then single CPUs.
+
+    Among equals the part with the fewest free CPUs goes first, then the lowest id, so that what remains is whole.
+    A part counts as free when all its CPUs on this machine are free, also where sockets or cores differ in size.
+
+    ValueError when fewer than `count` CPUs are available. Source: Koordinator `takeByTopology`, kubelet's packed
+    algorithm with the socket always as the first level.
+    """
+    taker = Taker(Machine(tuple(cpus)), available, count, numa_first=False)
+    if count < 1:
+        return EMPTY
+    if count > len(taker.free):
+        raise ValueError("not enough cpus available to satisfy request")
+    for level in taker.levels:
+        taker.take_whole(level)
+    taker.take_singles(CORE)
     return CPUSet(taker.taken)
 
 
@@ -43,7 +65,18 @@ class Taker:
 
     def __init__(self, machine: Machine, available: CPUSet, count: int, *, numa_first: bool | None = None) -> None:
         """`numa_first`: whole NUMA nodes are taken before whole sockets; None: as the machine is built."""
-        self.machine, self.numa_first = machine, machine.numa_first if numa_first is None else numa_first
+        self.machine = machine
+        first = machine.numa_first if numa_first is None else numa_first
+        self.levels: tuple[Level, ...] = (NODE, SOCKET, CORE) if first else (SOCKET, NODE, CORE)
+        """From the largest parts of the machine to the smallest."""
+        self.above: dict[Level, Level] = {lower: upper for upper, lower in itertools.pairwise(self.levels)}
+        self.above[uncore] = NODE
+        self.groups: dict[Level, Groups] = {
+            NODE: machine.nodes,
+            SOCKET: machine.sockets,
+            CORE: machine.cores,
+            uncore: machine.uncores,
+        }
         self.free = available.ids & machine.all.ids
         self.taken: frozenset[int] = frozenset()
         self.need = count
@@ -59,59 +92,37 @@ class Taker:
         got = frozenset(cpus)
         self.taken, self.free, self.need = self.taken | got, self.free - got, self.need - len(got)
 
-    def nodes(self) -> list[int]:
-        """NUMA nodes with free CPUs, in the order they are tried."""
-        if self.numa_first:
-            return self._fullest_first(self._parts(self.free, NODE), self.machine.nodes)
-        return self._below(self.sockets(), self.machine.sockets, NODE, self.machine.nodes)
+    def order(self, level: Level) -> list[int]:
+        """Parts of `level` with free CPUs, in the order they are tried: by the order of the larger parts they are in,
+        then the fullest, then the lowest id."""
+        above = self.above.get(level)
+        larger = [self.groups[above][part] & self.free for part in self.order(above)] if above else [self.free]
+        tried: dict[int, None] = {}
+        for cpus in larger:
+            parts = {level(self.machine.by_id[cpu]) for cpu in cpus}
+            tried |= dict.fromkeys(sorted(parts, key=lambda part: (len(self.groups[level][part] & self.free), part)))
+        return list(tried)
 
-    def sockets(self) -> list[int]:
-        """Sockets with free CPUs, in the order they are tried."""
-        if self.numa_first:
-            return self._below(self.nodes(), self.machine.nodes, SOCKET, self.machine.sockets)
-        return self._fullest_first(self._parts(self.free, SOCKET), self.machine.sockets)
-
-    def cores(self) -> list[int]:
-        """Cores with free CPUs, in the order they are tried: within the smaller of socket and NUMA node."""
-        if self.numa_first:
-            return self._below(self.sockets(), self.machine.sockets, CORE, self.machine.cores)
-        return self._below(self.nodes(), self.machine.nodes, CORE, self.machine.cores)
-
-    def uncores(self) -> list[int]:
-        """Uncore caches with free CPUs, NUMA node by NUMA node."""
-        return self._below(self.nodes(), self.machine.nodes, uncore, self.machine.uncores)
-
-    def take_large_parts(self) -> None:
-        """Whole NUMA nodes and sockets, the larger of the two first, as long as they are not more than needed."""
-        machine = self.machine
-        if machine.numa_first:
-            self.take_whole(self.nodes(), machine.nodes)
-            self.take_whole(self.sockets(), machine.sockets, machine.per_socket)
-        else:
-            self.take_whole(self.sockets(), machine.sockets, machine.per_socket)
-            self.take_whole(self.nodes(), machine.nodes)
-
-    def take_whole(self, order: list[int], groups: Groups, size: int | None = None) -> None:
+    def take_whole(self, level: Level, size: int | None = None) -> None:
         """Take every entirely free part, of `size` CPUs where that is asked, that is not larger than what is needed."""
-        for part in [part for part in order if groups[part] <= self.free]:
-            if size in (None, len(groups[part])) and 0 < len(groups[part]) <= self.need:
-                self.take(groups[part])
+        parts = [self.groups[level][part] for part in self.order(level)]
+        for cpus in [cpus for cpus in parts if cpus <= self.free]:
+            if size in (None, len(cpus)) and 0 < len(cpus) <= self.need:
+                self.take(cpus)
 
     def take_uncores(self) -> None:
         """Whole uncore caches, then a part of the first one that can serve what is left."""
-        machine = self.machine
-        for part in self.uncores():
-            if self.need >= machine.per_uncore:
-                self.take_whole(self.uncores(), machine.uncores)
+        for part in self.order(uncore):
+            if self.need >= self.machine.per_uncore:
+                self.take_whole(uncore)
             if self.need > 0:
                 self._take_part_of_uncore(part)
 
-    def take_singles(self, *, spread_cores: bool) -> None:
-        """Take what is still needed CPU by CPU: core by core, or with `spread_cores` socket by socket."""
-        if self.need <= 0:
-            return
-        order, groups = (self.sockets(), self.machine.sockets) if spread_cores else (self.cores(), self.machine.cores)
-        self.take([cpu for part in order for cpu in sorted(groups[part] & self.free)][: self.need])
+    def take_singles(self, level: Level) -> None:
+        """Take what is still needed CPU by CPU, part by part."""
+        if self.need > 0:
+            cpus = [cpu for part in self.order(level) for cpu in sorted(self.groups[level][part] & self.free)]
+            self.take(cpus[: self.need])
 
     def _take_part_of_uncore(self, part: int) -> None:
         """Take as many of its cores as are needed, the lowest first, if that is just the number of CPUs needed."""
@@ -123,17 +134,6 @@ class Taker:
             cpus.pop()
         if len(cpus) == self.need:
             self.take(cpus)
-
-    def _parts(self, cpus: Iterable[int], level: Level) -> set[int]:
-        return {level(self.machine.by_id[cpu]) for cpu in cpus}
-
-    def _fullest_first(self, parts: Iterable[int], groups: Groups) -> list[int]:
-        return sorted(parts, key=lambda part: (len(groups[part] & self.free), part))
-
-    def _below(self, order: list[int], upper: Groups, level: Level, groups: Groups) -> list[int]:
-        """Parts of `level` with free CPUs, those of the first upper part first."""
-        nested = (self._fullest_first(self._parts(upper[above] & self.free, level), groups) for above in order)
-        return list(dict.fromkeys(part for parts in nested for part in parts))
 
 
 FreeCPUs = Mapping[int, int]
@@ -154,7 +154,7 @@ def take_distributed(
     if count <= 0:
         return CPUSet()
     taker.refuse_when_short(available)
-    free_cpus = {node: len(machine.nodes[node] & taker.free) for node in taker.nodes()}
+    free_cpus = {node: len(machine.nodes[node] & taker.free) for node in taker.order(NODE)}
     for size in _sizes(machine, free_cpus, count, group):
         best = _best_nodes(free_cpus, size, count, group)
         if best is not None:
@@ -278,25 +278,3 @@ def _combinations(items: Sequence[int], size: int) -> Iterator[Sequence[int]]:
             yield from extend(longer, position + 1)
 
     yield from extend([], 0)
-
-
-def take_by_topology(*, cpus: Sequence[CPU], available: CPUSet, count: int) -> CPUSet:
-    """`count` of the available CPUs: free sockets, then free NUMA nodes, then free cores, then single CPUs.
-
-    Among equals the part with the fewest free CPUs goes first, then the lowest id, so that what remains is whole.
-    A part counts as free when all its CPUs on this machine are free, also where sockets or cores differ in size.
-
-    ValueError when fewer than `count` CPUs are available. Source: Koordinator `takeByTopology`, kubelet's packed
-    algorithm with the socket always as the first level.
-    """
-    machine = Machine(tuple(cpus))
-    taker = Taker(machine, available, count, numa_first=False)
-    if count < 1:
-        return EMPTY
-    if taker.need > len(taker.free):
-        raise ValueError("not enough cpus available to satisfy request")
-    taker.take_whole(taker.sockets(), machine.sockets)
-    taker.take_whole(taker.nodes(), machine.nodes)
-    taker.take_whole(taker.cores(), machine.cores)
-    taker.take_singles(spread_cores=False)
-    return CPUSet(taker.taken)
