@@ -303,24 +303,21 @@ def attempt(node: KoordinatorNode, request: NodeRequest, mask: int | None) -> Al
 
     A pod that has to take a reservation gets nothing from the node alone.
     """
-    if node.reservations.ignored:
-        return _ignoring(node, request, mask, "")
-    allocation = _from(node, request, mask, node.reservations.matched, "")
-    return allocation or _from_node(node, request, mask, "")
+    candidates = () if node.reservations.ignored else node.reservations.matched
+    return _from(node, request, mask, candidates, "") or _from_node(node, request, mask, "")
 
 
 def take(node: KoordinatorNode, request: NodeRequest, mask: int | None, *, uid: str) -> Allocation | Refusal:
     """Allocation of the pod: from the nominated reservation where there is one, and never from the node instead of
     it."""
     reservations = node.reservations
-    if reservations.ignored:
-        return _ignoring(node, request, mask, uid)
-    if reservations.matched and request.must_reserve and not reservations.nominated:
-        return refuse(NONE_NOMINATED)
-    nominated = [one for one in reservations.matched if one.uid == reservations.nominated]
-    if not nominated:
-        return _from_node(node, request, mask, uid)
-    return _from(node, request, mask, nominated, uid) or refuse(OUT_OF_SCOPE)
+    if reservations.matched and not reservations.ignored:
+        if request.must_reserve and not reservations.nominated:
+            return refuse(NONE_NOMINATED)
+        nominated = [one for one in reservations.matched if one.uid == reservations.nominated]
+        if nominated:
+            return _from(node, request, mask, nominated, uid) or refuse(OUT_OF_SCOPE)
+    return _from_node(node, request, mask, uid)
 
 
 def hint_supply(node: KoordinatorNode, request: NodeRequest) -> Supply:
@@ -372,11 +369,9 @@ def _from_one(
 
 
 def _from_node(node: KoordinatorNode, request: NodeRequest, mask: int | None, uid: str) -> Allocation | Refusal:
-    if not node.reservations:
-        return allocate(Supply.of(node, request), request, mask, uid=uid)
-    reuse = Reuse(zones=node.reservations.counted_twice)
+    """The allocation beside reservations, or from them as well when the pod ignores them."""
+    reuse = NO_REUSE
+    if node.reservations:
+        ignored = node.reservations.ignored
+        reuse = nominated_reuse(node) if ignored else Reuse(zones=node.reservations.counted_twice)
     return allocate(Supply.of(node, request, reuse), request, mask, uid=uid)
-
-
-def _ignoring(node: KoordinatorNode, request: NodeRequest, mask: int | None, uid: str) -> Allocation | Refusal:
-    return allocate(Supply.of(node, request, nominated_reuse(node)), request, mask, uid=uid)

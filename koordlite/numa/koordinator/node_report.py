@@ -20,10 +20,12 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator.values import (
     BEST_EFFORT,
+    FULL_PCPUS,
     NO_ALLOCATION,
     NO_RESERVATIONS,
     RESTRICTED,
     SINGLE_NUMA_NODE,
+    SPREAD_BY_PCPUS,
     Allocation,
     NodeAllocation,
     Ratios,
@@ -36,7 +38,8 @@ from koordlite.numa.nrt import reader
 from koordlite.numa.nrt.reader import Reader
 from koordlite.numa.nrt.score import Costs
 
-FULL_PCPUS_ONLY, SPREAD_ONLY = "FullPCPUsOnly", "SpreadByPCPUs"
+_BIND_POLICIES = {"FullPCPUsOnly": FULL_PCPUS, "SpreadByPCPUs": SPREAD_BY_PCPUS}
+"""By the word of the node's label."""
 _POLICIES = {"BestEffort": BEST_EFFORT, "Restricted": RESTRICTED, "SingleNUMANodePodLevel": SINGLE_NUMA_NODE}
 _NO_CPU_MANAGER = CPUManagerPolicy()
 
@@ -102,7 +105,7 @@ class KoordinatorNode(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True
 
     @functools.cached_property
     def bind_policy(self) -> str:
-        """`FullPCPUsOnly` or `SpreadByPCPUs` for every pod that requests CPUs; empty for neither."""
+        """`FullPCPUs` or `SpreadByPCPUs` for every pod that requests CPUs; empty for neither."""
         manager = self.topology.cpu_manager
         return bind_policy(self.labels, manager.policy, manager.options)
 
@@ -127,15 +130,13 @@ class KoordinatorNode(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True
 
 
 def bind_policy(labels: Mapping[str, str], kubelet_policy: str, kubelet_options: Mapping[str, str]) -> str:
-    """`FullPCPUsOnly` or `SpreadByPCPUs` when the node gives every pod that requests CPUs CPUs of its own; else empty.
+    """`FullPCPUs` or `SpreadByPCPUs` when the node gives every pod that requests CPUs CPUs of its own; else empty.
 
     Said by a label of the node, or by kubelet's static policy with `full-pcpus-only`. Source: `GetNodeCPUBindPolicy`.
     """
-    label = labels.get(keys.CPU_BIND_POLICY, "")
-    full = kubelet_policy == "static" and kubelet_options.get("full-pcpus-only") == "true"
-    if full or label == FULL_PCPUS_ONLY:
-        return FULL_PCPUS_ONLY
-    return label if label == SPREAD_ONLY else ""
+    if kubelet_policy == "static" and kubelet_options.get("full-pcpus-only") == "true":
+        return FULL_PCPUS
+    return _BIND_POLICIES.get(labels.get(keys.CPU_BIND_POLICY, ""), "")
 
 
 def read(obj: objects.NRTObject, problems: list[Problem], *, max_numa_nodes: int = defaults.NUMA_NODES) -> NodeTopology:

@@ -22,6 +22,7 @@ from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.pod.resource_spec import ResourceSpec
 from koordlite.model.quantity import Quantity
+from koordlite.model.reading import declared
 from koordlite.numa.koordinator.allocate import (
     NodeRequest,
     Supply,
@@ -35,27 +36,18 @@ from koordlite.numa.koordinator.allocate import (
 )
 from koordlite.numa.koordinator.ask import DEFAULTS, NUMAArgs, PodRequest
 from koordlite.numa.koordinator.merge import hints, merge, score, whole
-from koordlite.numa.koordinator.node_report import FULL_PCPUS_ONLY, KoordinatorNode
+from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.take import TakePolicy
 from koordlite.numa.koordinator.values import (
-    BAD_AMPLIFICATION,
     BEST_EFFORT,
-    BIND_CONFLICT,
     CPUS_NOT_WHOLE,
     DEFAULT_BIND,
     ERROR,
     EXCLUSIVE_REQUIRED,
     FULL_PCPUS,
     NEVER,
-    NO_CPU_TOPOLOGY,
-    NO_ZONES,
-    NOT_ENOUGH_CPUS,
-    NOT_WHOLE_CORES,
-    POLICY_MISMATCH,
     RESTRICTED,
     SINGLE_NUMA_NODE,
-    SPREAD_BY_PCPUS,
-    TOO_FEW_AMPLIFIED,
     ZERO,
     Allocation,
     Amounts,
@@ -67,29 +59,21 @@ from koordlite.numa.koordinator.values import (
     refuse,
     released,
     total,
+    with_amplified,
 )
 from koordlite.numa.machine import nodes_of, subsets
 from koordlite.numa.nrt import score as nrt_score
 
+NO_CPU_TOPOLOGY = "node(s) invalid CPU Topology"
 
-class Affinity(msgspec.Struct, frozen=True):
-    """The NUMA nodes chosen for a pod; None: no choice was made, or none is needed."""
-
-    mask: int | None = None
-
-    @property
-    def nodes(self) -> tuple[int, ...]:
-        """Their ids, ascending."""
-        return () if self.mask is None else nodes_of(self.mask)
-
-
-ANYWHERE = Affinity()
+Mask = int | None
+"""The NUMA nodes chosen for a pod; None: no choice was made, or none is needed."""
 
 
 class Suitability(msgspec.Struct, frozen=True):
-    """A node that will do: the NUMA nodes the pod would get, and a score from 0 to 100."""
+    """A node that will do: the NUMA nodes the pod would get, ascending, and a score from 0 to 100."""
 
-    affinity: Affinity
+    nodes: tuple[int, ...]
     score: int
 
 
@@ -98,10 +82,10 @@ def judge(ask: PodRequest, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS)
     filtered = filter_node(ask, node, settings)
     if isinstance(filtered, Refusal):
         return filtered
-    affinity = reservable(ask, node, filtered, settings)
-    if isinstance(affinity, Refusal):
-        return affinity
-    return Suitability(affinity, score_node(ask, node, filtered, settings))
+    mask = reservable(ask, node, filtered, settings)
+    if isinstance(mask, Refusal):
+        return mask
+    return Suitability(nodes_of(mask or 0), score_node(ask, node, filtered, settings))
 
 
 def bind(
@@ -112,7 +96,7 @@ def bind(
     return filtered if isinstance(filtered, Refusal) else reserve(ask, node, filtered, settings, uid=uid)
 
 
-def filter_node(ask: PodRequest, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS) -> Affinity | Refusal:
+def filter_node(ask: PodRequest, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS) -> Mask | Refusal:
     """Koordinator's filter: the NUMA nodes under Restricted and SingleNUMANode, or why the node will not do."""
     policy, bound = numa_policy(ask, node), is_bound(ask, node)
     if isinstance(policy, Refusal):
@@ -122,15 +106,14 @@ def filter_node(ask: PodRequest, node: KoordinatorNode, settings: NUMAArgs = DEF
     why = _amplified_refusal(ask, node, bound) or (_bind_refusal(ask, node) if bound else None)
     if why:
         return why
-    if bound and required_bind(ask, node) and not policy:
-        return _tried(ask, node, settings, ANYWHERE)
-    return _aligned(ask, node, policy, settings) if policy not in ("", BEST_EFFORT) else ANYWHERE
+    if policy not in ("", BEST_EFFORT):
+        return _aligned(ask, node, policy, settings)
+    required = bound and not policy and bind_policy(ask, node)[1]
+    return _tried(ask, node, settings, None) if required else None
 
 
-def reservable(
-    ask: PodRequest, node: KoordinatorNode, affinity: Affinity, settings: NUMAArgs = DEFAULTS
-) -> Affinity | Refusal:
-    """The NUMA nodes in which `reserve` would succeed after the filter gave `affinity`, or why it would not."""
+def reservable(ask: PodRequest, node: KoordinatorNode, mask: Mask, settings: NUMAArgs = DEFAULTS) -> Mask | Refusal:
+    """The NUMA nodes in which `reserve` would succeed after the filter gave `mask`, or why it would not."""
     policy, bound = numa_policy(ask, node), is_bound(ask, node)
     if isinstance(bound, Refusal):
         return bound
@@ -138,23 +121,21 @@ def reservable(
         return refuse(NO_CPU_TOPOLOGY, code=ERROR)
     if policy == BEST_EFFORT:
         return _aligned(ask, node, BEST_EFFORT, settings)
-    return _tried(ask, node, settings, affinity) if bound and not policy else affinity
+    return _tried(ask, node, settings, mask) if bound and not policy else mask
 
 
 def reserve(
-    ask: PodRequest, node: KoordinatorNode, affinity: Affinity, settings: NUMAArgs = DEFAULTS, *, uid: str = ""
+    ask: PodRequest, node: KoordinatorNode, mask: Mask, settings: NUMAArgs = DEFAULTS, *, uid: str = ""
 ) -> Allocation | Refusal | None:
-    """Allocation of the pod after the filter gave `affinity`: None when it gets no CPUs of its own and no NUMA node."""
-    target = reservable(ask, node, affinity, settings)
+    """Allocation of the pod after the filter gave `mask`: None when it gets no CPUs of its own and no NUMA node."""
+    target = reservable(ask, node, mask, settings)
     if isinstance(target, Refusal):
         return target
     if not is_bound(ask, node) and not numa_policy(ask, node):
         return None
     request = request_on(ask, node, settings)
-    usual = take(node, request, target.mask, uid=uid)
-    near = (
-        nearest(node, request, uid=uid) if settings.prefer_closest and target.mask is None and request.bound else None
-    )
+    usual = take(node, request, target, uid=uid)
+    near = nearest(node, request, uid=uid) if settings.prefer_closest and target is None and request.bound else None
     # Amounts that other pods share may keep it from NUMA nodes that have the CPUs: then the usual ones can be nearer.
     if near is None or (isinstance(usual, Allocation) and _spread(usual, node) < _spread(near, node)):
         return usual
@@ -173,18 +154,19 @@ def numa_nodes(allocation: Allocation, node: KoordinatorNode) -> tuple[int, ...]
     return tuple(sorted({*allocation.zones, *(cpus[cpu].node for cpu in allocation.cpus)}))
 
 
-def score_node(ask: PodRequest, node: KoordinatorNode, affinity: Affinity, settings: NUMAArgs = DEFAULTS) -> int:
-    """Koordinator's score after its filter gave `affinity`; 0 where nothing can be allocated."""
+def score_node(ask: PodRequest, node: KoordinatorNode, mask: Mask, settings: NUMAArgs = DEFAULTS) -> int:
+    """Koordinator's score after its filter gave `mask`; 0 where nothing can be allocated."""
     bound = is_bound(ask, node)
     if isinstance(bound, Refusal) or (bound and not node.topology.machine.cpus):
         return 0
     request = request_on(ask, node, settings)
     allocatable, requested = node.allocatable, node.requested
     if not numa_policy(ask, node):
-        requested = _with_amplified_cpus(node) if ask.cpu_milli and node.cpu_ratio > 1 else requested
+        if ask.cpu_milli and node.cpu_ratio > 1:
+            requested = with_amplified(requested, len(node.allocated.cpus), node.cpu_ratio)
         return _score(settings, allocatable, requested, request)
-    share = _chosen_zones(node, request, affinity)
-    if isinstance(share, Refusal):
+    share = _chosen_zones(node, request, mask)
+    if share is None:
         return 0
     zones, own = share
     back = nominated_reuse(node)
@@ -198,21 +180,27 @@ def score_node(ask: PodRequest, node: KoordinatorNode, affinity: Affinity, setti
     return _score(settings, allocatable, requested, request)
 
 
-def _chosen_zones(node: KoordinatorNode, request: NodeRequest, affinity: Affinity) -> tuple[Zones, CPUSet] | Refusal:
-    """The NUMA nodes with a part of the pod, and those of its CPUs that matter: without reservations none do."""
+def _score(settings: NUMAArgs, allocatable: Amounts, requested: Amounts, request: NodeRequest) -> int:
+    most, used, demand = (whole(each, settings.weights) for each in (allocatable, requested, request.requests))
+    return score(settings.scoring, settings.weights, allocatable=most, requested=used, request=demand)
+
+
+def _chosen_zones(node: KoordinatorNode, request: NodeRequest, mask: Mask) -> tuple[Zones, CPUSet] | None:
+    """The NUMA nodes with a part of the pod, and those of its CPUs that matter: without reservations none do. None
+    where it gets nothing."""
     if node.reservations:
-        allocation = take(node, request, affinity.mask, uid="")
-        return allocation if isinstance(allocation, Refusal) else (allocation.zones, allocation.cpus)
+        allocation = take(node, request, mask, uid="")
+        return None if isinstance(allocation, Refusal) else (allocation.zones, allocation.cpus)
     supply = Supply.of(node, request)
-    if not fits(supply, request, affinity.mask):
-        return refuse(NOT_ENOUGH_CPUS)
-    return ({} if affinity.mask is None else split(supply, request, affinity.nodes)[0]), EMPTY
+    if not fits(supply, request, mask):
+        return None
+    return ({} if mask is None else split(supply, request, nodes_of(mask))[0]), EMPTY
 
 
 def numa_policy(ask: PodRequest, node: KoordinatorNode) -> str | Refusal:
     """The NUMA policy of this pod on this node; empty for none."""
     if node.numa_policy and ask.numa_policy and node.numa_policy != ask.numa_policy:
-        return refuse(POLICY_MISMATCH, code=NEVER)
+        return refuse("node(s) NUMA Topology policy not match", code=NEVER)
     return ask.numa_policy or node.numa_policy
 
 
@@ -223,18 +211,10 @@ def is_bound(ask: PodRequest, node: KoordinatorNode) -> bool | Refusal:
     return refuse(CPUS_NOT_WHOLE, code=NEVER) if ask.cpu_milli % 1000 else True
 
 
-def required_bind(ask: PodRequest, node: KoordinatorNode) -> str:
-    """The bind policy that must be kept: the node's before the pod's; empty for none."""
-    if node.bind_policy:
-        return FULL_PCPUS if node.bind_policy == FULL_PCPUS_ONLY else SPREAD_BY_PCPUS
-    return ask.required_bind
-
-
 def bind_policy(ask: PodRequest, node: KoordinatorNode) -> tuple[str, bool]:
     """(the bind policy that is used, whether it must be kept): the pod's required one, the node's, the preferred."""
-    if ask.required_bind:
-        return ask.required_bind, True
-    return (required_bind(ask, node), True) if node.bind_policy else (ask.preferred_bind, False)
+    required = ask.required_bind or node.bind_policy
+    return required or ask.preferred_bind, bool(required)
 
 
 def _amplified_refusal(ask: PodRequest, node: KoordinatorNode, bound: bool) -> Refusal | None:
@@ -242,7 +222,7 @@ def _amplified_refusal(ask: PodRequest, node: KoordinatorNode, bound: bool) -> R
     if not ask.cpu_milli:
         return None
     if node.bad_amplification:
-        return refuse(BAD_AMPLIFICATION, code=NEVER)
+        return refuse("node(s) invalid CPU amplification ratio", code=NEVER)
     ratio = (node.amplification or {}).get("cpu", -1.0)
     if ratio <= 1:
         return None
@@ -251,18 +231,18 @@ def _amplified_refusal(ask: PodRequest, node: KoordinatorNode, bound: bool) -> R
     if requested >= own > 0:
         requested += amplify(own, ratio) - own
     free = node.allocatable.get("cpu", ZERO).milli - requested
-    return refuse(TOO_FEW_AMPLIFIED) if request_milli > free else None
+    return refuse("Insufficient amplified cpu") if request_milli > free else None
 
 
 def _bind_refusal(ask: PodRequest, node: KoordinatorNode) -> Refusal | None:
     """Tell whether the node can bind CPUs at all, in the way the pod and the node ask for."""
-    machine, required = node.topology.machine, required_bind(ask, node)
+    machine, (policy, required) = node.topology.machine, bind_policy(ask, node)
     if not machine.cpus:
         return refuse(NO_CPU_TOPOLOGY, code=NEVER)
-    if ask.required_bind and ask.required_bind != required:
-        return refuse(BIND_CONFLICT, code=NEVER)
-    if required == FULL_PCPUS and ask.count % machine.per_core:
-        return refuse(NOT_WHOLE_CORES, code=NEVER)
+    if required and node.bind_policy not in ("", policy):
+        return refuse("node(s) cpu bind policy conflicts with pod's required cpu bind policy", code=NEVER)
+    if required and policy == FULL_PCPUS and ask.count % machine.per_core:
+        return refuse("node(s) requested cpus not multiple cpus per core", code=NEVER)
     return None
 
 
@@ -291,20 +271,21 @@ def _request(ask: PodRequest, node: KoordinatorNode, strategy: str) -> NodeReque
     )
 
 
-def _tried(ask: PodRequest, node: KoordinatorNode, settings: NUMAArgs, affinity: Affinity) -> Affinity | Refusal:
+def _tried(ask: PodRequest, node: KoordinatorNode, settings: NUMAArgs, mask: Mask) -> Mask | Refusal:
+    """These NUMA nodes when the pod can be allocated there, or why not."""
     request = request_on(ask, node, settings)
-    if feasible(node, request, affinity.mask):
-        return affinity
-    why = attempt(node, request, affinity.mask)
-    return why if isinstance(why, Refusal) else affinity
+    if feasible(node, request, mask):
+        return mask
+    why = attempt(node, request, mask)
+    return why if isinstance(why, Refusal) else mask
 
 
-def _aligned(ask: PodRequest, node: KoordinatorNode, policy: str, settings: NUMAArgs) -> Affinity | Refusal:
+def _aligned(ask: PodRequest, node: KoordinatorNode, policy: str, settings: NUMAArgs) -> Mask | Refusal:
     """The NUMA nodes for the pod under `policy`, when it can be allocated there."""
     if policy not in (BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE):
         return refuse(f"unknown NUMA topology policy {policy}", code=NEVER)
     if not node.zones:
-        return refuse(NO_ZONES, code=NEVER)
+        return refuse("node(s) missing NUMA resources", code=NEVER)
     request = request_on(ask, node, settings)
     provider = hints(
         node.zones,
@@ -314,29 +295,15 @@ def _aligned(ask: PodRequest, node: KoordinatorNode, policy: str, settings: NUMA
         policy=policy,
         settings=settings,
     )
-    exclusive = ask.numa_exclusive or (EXCLUSIVE_REQUIRED if ask.numa_policy else "")
     merged = merge(
         policy,
         tuple(node.zones),
         [provider],
-        exclusive=exclusive,
+        exclusive=ask.numa_exclusive or (EXCLUSIVE_REQUIRED if ask.numa_policy else ""),
         states=node.allocated.states,
         costs=node.topology.distances if settings.prefer_closest else None,
     )
-    if not merged.admitted:
-        return Refusal(merged.reasons)
-    return _tried(ask, node, settings, Affinity(merged.hint.mask))
-
-
-def _with_amplified_cpus(node: KoordinatorNode) -> Amounts:
-    own = 1000 * len(node.allocated.cpus)
-    milli = node.requested.get("cpu", ZERO).milli - own + amplify(own, node.cpu_ratio)
-    return {**node.requested, "cpu": Quantity.of_milli(milli)}
-
-
-def _score(settings: NUMAArgs, allocatable: Amounts, requested: Amounts, request: NodeRequest) -> int:
-    most, used, demand = (whole(each, settings.weights) for each in (allocatable, requested, request.requests))
-    return score(settings.scoring, settings.weights, allocatable=most, requested=used, request=demand)
+    return _tried(ask, node, settings, merged.hint.mask) if merged.admitted else Refusal(merged.reasons)
 
 
 def nearest(node: KoordinatorNode, request: NodeRequest, *, uid: str) -> Allocation | None:
@@ -369,7 +336,9 @@ def for_binding(ask: PodRequest, node: KoordinatorNode, allocation: Allocation |
         return {}
     written = {keys.RESOURCE_STATUS: resource_status(allocation)}
     spec = completed_spec(ask, node) if is_bound(ask, node) is True else ask.spec
-    return written if spec == ask.spec else {**written, keys.RESOURCE_SPEC: _json(_spec(spec))}
+    if spec == ask.spec:
+        return written
+    return {**written, keys.RESOURCE_SPEC: _json({name: word for name, word in declared.plain(spec).items() if word})}
 
 
 def resource_status(allocation: Allocation) -> str:
@@ -384,24 +353,13 @@ def resource_status(allocation: Allocation) -> str:
 
 def completed_spec(ask: PodRequest, node: KoordinatorNode) -> ResourceSpec:
     """The pod's resource-spec with the bind policy that was used, where the pod left it open."""
-    used, required = bind_policy(ask, node)
-    spec = ask.spec
-    if required and spec.required_cpu_bind_policy in ("", DEFAULT_BIND):
-        spec = msgspec.structs.replace(spec, required_cpu_bind_policy=used)
-    if spec.preferred_cpu_bind_policy == DEFAULT_BIND:
-        spec = msgspec.structs.replace(spec, preferred_cpu_bind_policy=used)
-    if not spec.required_cpu_bind_policy and not spec.preferred_cpu_bind_policy:
-        spec = msgspec.structs.replace(spec, preferred_cpu_bind_policy=used)
-    return spec
-
-
-def _spec(spec: ResourceSpec) -> dict[str, str]:
-    written = {
-        "requiredCPUBindPolicy": spec.required_cpu_bind_policy,
-        "preferredCPUBindPolicy": spec.preferred_cpu_bind_policy,
-        "preferredCPUExclusivePolicy": spec.preferred_cpu_exclusive_policy,
-    }
-    return {name: word for name, word in written.items() if word}
+    used, is_required = bind_policy(ask, node)
+    required, preferred = ask.spec.required_cpu_bind_policy, ask.spec.preferred_cpu_bind_policy
+    if is_required and required in ("", DEFAULT_BIND):
+        required = used
+    if preferred == DEFAULT_BIND or not (required or preferred):
+        preferred = used
+    return msgspec.structs.replace(ask.spec, required_cpu_bind_policy=required, preferred_cpu_bind_policy=preferred)
 
 
 def _json(value: Any) -> str:

@@ -8,7 +8,7 @@ core of one NUMA node, then of one socket. What neither gives is taken CPU by CP
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -70,11 +70,9 @@ def take(
     taker = _Taker(machine, allocated_cpus, policy, available, count)
     if count > len(taker.free):
         raise ValueError(NOT_ENOUGH_CPUS)
-    for step in taker.steps():
-        step()
-        if taker.need < 1:
-            return CPUSet(taker.result)
-    raise ValueError("failed to allocate cpus")
+    if not taker.fill():
+        raise ValueError("failed to allocate cpus")
+    return CPUSet(taker.result)
 
 
 class _Taker:
@@ -102,52 +100,48 @@ class _Taker:
         self.sign = 1 if policy.strategy == MOST_ALLOCATED else -1
         self.result: list[int] = []
 
-    def steps(self) -> Iterator[Callable[[], None]]:
-        """Attempts, in this order."""
-        full = self.policy.bind == FULL_PCPUS
-        if full or self.machine.per_core == 1:
-            yield lambda: self._in_one_part(NODE, cores=True)
-            yield lambda: self._in_one_part(SOCKET, cores=True)
-            yield self._cores_of_several_sockets
-        if not full:
-            yield lambda: self._in_one_part(NODE, cores=False)
-            yield lambda: self._in_one_part(SOCKET, cores=False)
-        yield self._singles
+    def fill(self) -> bool:
+        """Take by one rule after the other until there is enough; False when all of them give too little."""
+        whole = self.policy.bind == FULL_PCPUS
+        if (whole or self.machine.per_core == 1) and (
+            self._in_one_part(NODE, cores=True)
+            or self._in_one_part(SOCKET, cores=True)
+            or self._cores_of_several_sockets()
+        ):
+            return True
+        if not whole and (self._in_one_part(NODE, cores=False) or self._in_one_part(SOCKET, cores=False)):
+            return True
+        return any(self._take(self._spread(self._all_free(aware))[: self.need]) for aware in (True, False))
 
-    def _in_one_part(self, level: Level, *, cores: bool) -> None:
+    def _in_one_part(self, level: Level, *, cores: bool) -> bool:
         """All from the first part of the machine that suffices: whole cores, or spread over them."""
         if self.need > (self.machine.per_node if level is NODE else self.machine.per_socket):
-            return
-        lists = self._free_cores if cores else self._free_cpus
-        aware = (False,) if cores and level is SOCKET else (True, False)
-        fitting = (cpus for each in aware for cpus in lists(level, each) if len(cpus) >= self.need)
-        first = next(fitting, [])
-        self._take((first if cores else self._spread(first))[: self.need])
+            return False
+        for aware in (False,) if cores and level is SOCKET else (True, False):
+            for cpus in self._free_parts(level, cores=cores, aware=aware):
+                if len(cpus) >= self.need:
+                    return self._take((cpus if cores else self._spread(cpus))[: self.need])
+        return False
 
-    def _cores_of_several_sockets(self) -> None:
+    def _cores_of_several_sockets(self) -> bool:
         """The largest free sockets as a whole, then cores of the smallest that is left."""
         larger: list[list[int]] = []
-        for cpus in sorted(self._free_cores(SOCKET, False), key=len, reverse=True):
-            if self.need < 1:
-                return
+        for cpus in sorted(self._free_parts(SOCKET, cores=True, aware=False), key=len, reverse=True):
             if len(cpus) > self.need:
                 larger.append(cpus)
-            else:
-                self._take(cpus)
+            elif self._take(cpus):
+                return True
         threads = self.machine.per_core
         for cpus in sorted(larger, key=len):
             for first in range(0, len(cpus), threads):
                 if self.need < threads:
-                    return
-                self._take(cpus[first : first + threads])
+                    return False
+                if self._take(cpus[first : first + threads]):
+                    return True
+        return False
 
-    def _singles(self) -> None:
-        for aware in (True, False):
-            self._take(self._spread(self._all_free(aware))[: self.need])
-            if self.need < 1:
-                return
-
-    def _take(self, cpus: Sequence[int]) -> None:
+    def _take(self, cpus: Sequence[int]) -> bool:
+        """Take these; whether that is enough."""
         self.result.extend(cpus)
         self.need -= len(cpus)
         for cpu in cpus:
@@ -156,6 +150,7 @@ class _Taker:
                 self.cores_avoided.add(place.core)
             elif self.policy.exclusive == NUMA_NODE_LEVEL:
                 self.nodes_avoided.add(place.node)
+        return self.need < 1
 
     def _eligible(self, *, cores: bool, nodes: bool) -> Iterator[CPU]:
         """Free CPUs, without the cores or NUMA nodes of others that want to be alone there too."""
@@ -165,51 +160,37 @@ class _Taker:
             if not (cores and cpu.core in self.cores_avoided) and not (nodes and cpu.node in self.nodes_avoided):
                 yield cpu
 
-    def _free_cores(self, level: Level, aware: bool) -> Iterator[list[int]]:
-        """CPUs of entirely free cores for each part of the machine, in the order the parts are tried."""
-        cores: dict[int, list[int]] = collections.defaultdict(list)
-        on_socket: collections.Counter[int] = collections.Counter()
-        for cpu in self._eligible(cores=False, nodes=aware):
-            cores[cpu.core].append(cpu.id)
-            on_socket[cpu.socket] += 1
+    def _free_parts(self, level: Level, *, cores: bool, aware: bool) -> list[list[int]]:
+        """CPUs for each part of the machine, in the order the parts are tried: those of entirely free cores, or all
+        that are free, one of each core when `aware`. Parts go by their size, NUMA nodes then by what is free on their
+        socket, then by number."""
+        eligible = list(self._eligible(cores=aware and not cores, nodes=aware and (cores or level is NODE)))
         parts: dict[int, list[int]] = collections.defaultdict(list)
-        for core in sorted(cores, key=lambda core: (self._holder_count(cores[core]), core)):
-            if len(cores[core]) == self.machine.per_core:
-                parts[level(self.free[min(cores[core])])].extend(sorted(cores[core]))
+        for together in self._whole_cores(eligible) if cores else ([cpu] for cpu in self._by_holders(eligible)):
+            parts[level(self.free[together[0]])].extend(together)
         sizes = {part: len(cpus) for part, cpus in parts.items()}
-        yield from (parts[part] for part in self._by_strategy(parts, sizes, on_socket if level is NODE else {}))
-
-    def _free_cpus(self, level: Level, aware: bool) -> Iterator[list[int]]:
-        """Free CPUs for each part of the machine, one of each core when `aware`, in the order the parts are tried."""
-        parts: dict[int, list[int]] = collections.defaultdict(list)
-        on_socket: collections.Counter[int] = collections.Counter()
-        for cpu in self._eligible(cores=aware, nodes=aware and level is NODE):
-            parts[level(cpu)].append(cpu.id)
-            on_socket[cpu.socket] += 1
-        sizes = {part: len(cpus) for part, cpus in parts.items()}
-        lists = {part: sorted(cpus, key=self._by_holders) for part, cpus in parts.items()}
-        if aware:
-            lists = {part: self._one_of_each_core(cpus) for part, cpus in lists.items()}
-        if level is SOCKET:
-            sizes = {part: len(cpus) for part, cpus in lists.items()}
-        yield from (lists[part] for part in self._by_strategy(lists, sizes, on_socket if level is NODE else {}))
-
-    def _one_of_each_core(self, cpus: Sequence[int]) -> list[int]:
-        first: dict[int, int] = {}
-        for cpu in cpus:
-            first.setdefault(self.free[cpu].core, cpu)
-        return list(first.values())
-
-    def _by_strategy(
-        self, parts: Mapping[int, list[int]], sizes: Mapping[int, int], on_socket: Mapping[int, int]
-    ) -> list[int]:
-        """Parts by their size, for NUMA nodes then by what is free on their socket, then by number."""
+        if aware and not cores:
+            for part, cpus in parts.items():
+                first: dict[int, int] = {}
+                for cpu in cpus:
+                    first.setdefault(self.free[cpu].core, cpu)
+                parts[part] = list(first.values())
+                sizes[part] = len(parts[part]) if level is SOCKET else sizes[part]
+        on_socket = collections.Counter(cpu.socket for cpu in eligible) if level is NODE else {}
 
         def rank(part: int) -> tuple[int, int, int]:
             socket = self.free[parts[part][0]].socket
             return self.sign * sizes[part], self.sign * on_socket.get(socket, 0), part
 
-        return sorted(parts, key=rank)
+        return [parts[part] for part in sorted(parts, key=rank)]
+
+    def _whole_cores(self, cpus: Iterable[CPU]) -> list[list[int]]:
+        """The CPUs of each core that is entirely among `cpus`: those that fewest pods hold first."""
+        cores: dict[int, list[int]] = collections.defaultdict(list)
+        for cpu in cpus:
+            cores[cpu.core].append(cpu.id)
+        ordered = sorted(cores, key=lambda core: (self._holder_count(cores[core]), core))
+        return [sorted(cores[core]) for core in ordered if len(cores[core]) == self.machine.per_core]
 
     def _all_free(self, aware: bool) -> list[int]:
         """Free CPUs core by core: beside what was taken first, then by strategy, broken cores before whole ones."""
@@ -228,7 +209,7 @@ class _Taker:
             return -beside[cpu.socket], *free, cpu.socket, self._holder_count([c.id for c in cores[core]]), core
 
         ordered = sorted(cores, key=rank)
-        return [cpu for core in ordered for cpu in sorted((c.id for c in cores[core]), key=self._by_holders)]
+        return [cpu for core in ordered for cpu in self._by_holders(cores[core])]
 
     def _spread(self, cpus: Sequence[int]) -> list[int]:
         """The first thread of each core, then the second threads, and so on."""
@@ -245,5 +226,5 @@ class _Taker:
     def _holder_count(self, cpus: Sequence[int]) -> int:
         return sum(self.holders.get(cpu, 0) for cpu in cpus)
 
-    def _by_holders(self, cpu: int) -> tuple[int, int]:
-        return self.holders.get(cpu, 0), cpu
+    def _by_holders(self, cpus: Iterable[CPU]) -> list[int]:
+        return sorted((cpu.id for cpu in cpus), key=lambda cpu: (self.holders.get(cpu, 0), cpu))

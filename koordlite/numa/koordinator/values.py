@@ -27,15 +27,8 @@ BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE = "BestEffort", "Restricted", "SingleN
 EXCLUSIVE_REQUIRED = "Required"
 IDLE, SINGLE, SHARED = "idle", "single", "shared"
 
-POLICY_MISMATCH = "node(s) NUMA Topology policy not match"
 CPUS_NOT_WHOLE = "the requested CPUs must be integer"
-NO_CPU_TOPOLOGY = "node(s) invalid CPU Topology"
-NOT_WHOLE_CORES = "node(s) requested cpus not multiple cpus per core"
-BIND_CONFLICT = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
-BAD_AMPLIFICATION = "node(s) invalid CPU amplification ratio"
-TOO_FEW_AMPLIFIED = "Insufficient amplified cpu"
 NOT_ENOUGH_CPUS = "not enough cpus available to satisfy request"
-NO_ZONES = "node(s) missing NUMA resources"
 
 UNSCHEDULABLE, NEVER, ERROR = "Unschedulable", "UnschedulableAndUnresolvable", "Error"
 
@@ -234,11 +227,14 @@ def allocated_zones(
 
 
 def _with_amplified(allocated: NodeAllocation, zone: int, ratio: float) -> Amounts:
-    amounts = allocated.zones[zone]
     if ratio <= 1:
-        return amounts
-    bound = 1000 * sum(1 for cpu in allocated.cpus.values() if cpu.node == zone)
-    milli = amounts.get("cpu", ZERO).milli - bound + amplify(bound, ratio)
+        return allocated.zones[zone]
+    return with_amplified(allocated.zones[zone], sum(1 for cpu in allocated.cpus.values() if cpu.node == zone), ratio)
+
+
+def with_amplified(amounts: Amounts, bound: int, ratio: float) -> Amounts:
+    """Amounts in which the CPUs that pods hold alone, `bound` of them, count as many times as they are amplified."""
+    milli = amounts.get("cpu", ZERO).milli - 1000 * bound + amplify(1000 * bound, ratio)
     return {**amounts, "cpu": Quantity.of_milli(milli)}
 
 

@@ -8,7 +8,6 @@ of it is free.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -69,8 +68,7 @@ class Taker:
         first = machine.numa_first if numa_first is None else numa_first
         self.levels: tuple[Level, ...] = (NODE, SOCKET, CORE) if first else (SOCKET, NODE, CORE)
         """From the largest parts of the machine to the smallest."""
-        self.above: dict[Level, Level] = {lower: upper for upper, lower in itertools.pairwise(self.levels)}
-        self.above[uncore] = NODE
+        self.above: dict[Level, Level] = {self.levels[1]: self.levels[0], CORE: self.levels[1], uncore: NODE}
         self.groups: dict[Level, Groups] = {
             NODE: machine.nodes,
             SOCKET: machine.sockets,

@@ -69,7 +69,7 @@ def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
     judgement = request if isinstance(request, Refusal) else schedule.judge(request, state_of(row), _of(settings))
     if isinstance(judgement, Refusal):
         return Verdict(NAME, "; ".join(judgement.reasons))
-    return Verdict(NAME, numa_nodes=judgement.affinity.nodes, placed=(("*", judgement.affinity.nodes),))
+    return Verdict(NAME, numa_nodes=judgement.nodes, placed=(("*", judgement.nodes),))
 
 
 def score(shape: PodShape, row: Row, settings: JudgeSettings) -> Score:

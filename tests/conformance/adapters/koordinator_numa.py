@@ -187,8 +187,8 @@ def _schedule(given: Any, settings: ask.NUMAArgs) -> dict[str, Any]:
     points = schedule.score_node(wanted, node, filtered, settings)
     found = schedule.reserve(wanted, node, filtered, settings)
     result = {"preFilter": ok, "filter": ok, "score": points}
-    if filtered.nodes:
-        result["affinity"] = list(filtered.nodes)
+    if filtered:
+        result["affinity"] = list(nodes_of(filtered))
     if isinstance(found, Refusal):
         return {**result, "reserve": _status(found)}
     written = schedule.for_binding(wanted, node, found)

@@ -93,7 +93,7 @@ def holds(ask: PodRequest, before: KoordinatorNode, found: Suitability, allocati
     assert len(allocation.cpus) == (ask.count if schedule.is_bound(ask, before) else 0)
     left = available_zones(before.allocated, before.zones)
     for zone, amounts in allocation.zones.items():
-        assert zone in found.affinity.nodes
+        assert zone in found.nodes
         assert all(amount <= left[zone][name] for name, amount in amounts.items())
         there = before.topology.machine.by_node[zone] & allocation.cpus
         assert not allocation.cpus or 1000 * len(there) == amounts.get("cpu", Quantity(0)).milli

@@ -80,7 +80,7 @@ def test_no_cpu_has_two_owners_and_what_is_reserved_stays(
         (owners if owner else others).append(found)
         if policy == "Restricted":
             assert not owner or found.cpus <= held.cpus
-        assert 0 <= schedule.score_node(wanted(count), current, schedule.Affinity(None)) <= 100
+        assert 0 <= schedule.score_node(wanted(count), current, None) <= 100
     assert not any(pod.cpus & held.cpus for pod in others)
     every = [cpu for pod in (*owners, *others) for cpu in pod.cpus]
     assert len(every) == len(set(every))
