@@ -14,6 +14,8 @@ _OPENAT2 = 437
 """The same number on every architecture but Alpha."""
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
+_SYSCALL = ctypes.CDLL(None, use_errno=True).syscall
+_SYSCALL.restype = ctypes.c_long
 _ROOTS = ("/sys/fs/cgroup", "/sys/fs/resctrl", "/sys", "/proc")
 """The first that holds a path is where it has to stay."""
 
@@ -86,9 +88,7 @@ def _has_openat2() -> bool:
 
 def _openat2(folder: int, path: str, flags: int) -> int:
     how = _How(flags, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
-    call = ctypes.CDLL(None, use_errno=True).syscall
-    call.restype = ctypes.c_long
-    fd = call(
+    fd = _SYSCALL(
         ctypes.c_long(_OPENAT2),
         ctypes.c_int(folder),
         ctypes.c_char_p(os.fsencode(path)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -20,6 +21,8 @@ from koordlite.ports import Files
 from koordlite.resctrl.files import names
 
 _DEFAULT_PERIOD_US = 100_000
+MOST_PATHS = 2048
+"""Groups whose path is remembered for each field."""
 _GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR)
 
 
@@ -41,6 +44,8 @@ class Cgroups:
         self._points = points
         self._version = versions.Version(layout.version)
         self._at = {field: (points[place], name) for field, (place, name) in self._version.files.items()}
+        self._paths: dict[str, dict[str, str]] = {field: {} for field in self._at}
+        """By field and group: the same files are read at each tick."""
         self._written: set[str] = set()
 
     @classmethod
@@ -60,11 +65,17 @@ class Cgroups:
     def path(self, group: str, field: str) -> str:
         """The file that holds `field` of `group`; ValueError for a field we do not know on this version, and for a
         group that is not below the root."""
-        try:
+        paths = self._paths.get(field)
+        if paths is None:
+            raise ValueError(f"{field!r} is no cgroup field we know on v{self.layout.version}")
+        path = paths.get(group)
+        if path is None:
             folder, name = self._at[field]
-        except KeyError:
-            raise ValueError(f"{field!r} is no cgroup field we know on v{self.layout.version}") from None
-        return f"{folder}/{beneath.group(group)}/{name}" if group else f"{folder}/{name}"
+            path = f"{folder}/{beneath.group(group)}/{name}" if group else f"{folder}/{name}"
+            if len(paths) >= MOST_PATHS:
+                paths.clear()
+            paths[group] = sys.intern(path)
+        return path
 
     def folder(self, group: str, controller: str) -> str:
         """The folder of a group in the hierarchy of a v1 controller; on v2 they all share one."""
