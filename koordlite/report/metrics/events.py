@@ -49,23 +49,17 @@ class EventMetrics(Collector):
                     namespace, name, _ = step.place.parts
                     self._evictions += 1
                     self._pods[namespace, name] = tick.time
-            old = [pod for pod, at in self._pods.items() if tick.time - at > DETAIL_SECONDS]
-            for pod in old:
-                del self._pods[pod]
+            self._pods = {pod: at for pod, at in self._pods.items() if tick.time - at <= DETAIL_SECONDS}
             self._count_cookies(tick)
 
     def _count_cookies(self, tick: Tick) -> None:
         """Containers that were given a cookie, by core group, and when the last one was."""
         steps = {step.place: step.ok for step in tick.applied if step.place.kind is core_cookie.PLACE}
-        if steps:
-            every = (change for decision in tick.decisions for change in decision.changes)
-            changes = (c for c in every if isinstance(c, CoreCookieChange) and c.place in steps and c.core_group)
-            for change in changes:
+        for change in (change for decision in tick.decisions for change in decision.changes) if steps else ():
+            if isinstance(change, CoreCookieChange) and change.place in steps and change.core_group:
                 key = change.core_group, steps[change.place]
                 self._cookies[key] = self._cookies.get(key, (0, 0.0))[0] + 1, tick.time
-        if self._cookies:
-            recent = {key: each for key, each in self._cookies.items() if tick.time - each[1] <= DETAIL_SECONDS}
-            self._cookies = recent
+        self._cookies = {key: one for key, one in self._cookies.items() if tick.time - one[1] <= DETAIL_SECONDS}
 
     def collect(self) -> Iterator[Metric]:
         """Nothing before the node is known, as Koordinator."""

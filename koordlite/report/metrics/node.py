@@ -7,7 +7,7 @@ cpuset_share_pool, resctrl). Its bandwidth is the bare counter; a gauge of bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from prometheus_client.core import Metric
 
@@ -26,6 +26,7 @@ _USE = ("resource", "unit")
 _NUMA_USE = ("numa_node_id", "resource", "unit")
 _HOST = ("host_application_name", "resource", "priority_class", "qos")
 _STALLED = ("subject", "resource", "degree")
+_OF_CLASS, _OF_POD = ("cache_id", "qos"), ("cache_id", "pod_namespace", "pod_name")
 _WINDOWS = (("10", "avg10"), ("60", "avg60"), ("300", "avg300"))
 _OFFERED = {
     keys.BATCH_CPU: (1000, "core"),
@@ -44,10 +45,10 @@ def families(tick: Tick, *, per_cpu: bool) -> Iterator[Metric]:
     yield batch_terms(tick)
     yield from _usage(snapshot)
     yield from _predicted(snapshot)
-    for name, pool_text in (("cpuset_share_pool", tick.ls_pool), ("cpuset_be_share_pool", tick.be_pool)):
-        if per_cpu:
-            samples = (([str(cpu)], 1.0) for cpu in pool(pool_text) or ())
-            yield gauge(f"koordlet_{name}_info", "The CPUs of the pool", ("cpu",), samples)
+    pools = {"cpuset_share_pool": tick.ls_pool, "cpuset_be_share_pool": tick.be_pool} if per_cpu else {}
+    for name, cpus in pools.items():
+        samples = (([str(cpu)], 1.0) for cpu in pool(cpus) or ())
+        yield gauge(f"koordlet_{name}_info", "The CPUs of the pool", ("cpu",), samples)
     yield from cache_use(tick.cache_use)
     yield from _pressure(tick)
     memory = (
@@ -56,14 +57,11 @@ def families(tick: Tick, *, per_cpu: bool) -> Iterator[Metric]:
     meaning = "Memory in use on a NUMA node"
     yield gauge("koordlite_numa_memory_used_bytes", meaning, ("subject", "numa_node"), memory)
     # Over the averaging time of the ConfigMap (`metricAggregateDurationSeconds`).
-    uses = snapshot.node_percentiles
-    for name, what, amounts in (
-        ("cpu_cores", "CPU", {percent: use.cpu / 1000 for percent, use in uses.items()}),
-        ("memory_bytes", "Memory", {percent: use.memory for percent, use in uses.items()}),
-    ):
-        meaning = f"{what} use that this percentage of samples does not exceed"
-        samples = (([str(percent)], amount) for percent, amount in amounts.items())
-        yield gauge(f"koordlite_node_used_{name}_percentile", meaning, ("percent",), samples)
+    meaning, uses = "use that this percentage of samples does not exceed", snapshot.node_percentiles.items()
+    cores = (([str(percent)], use.cpu / 1000) for percent, use in uses)
+    yield gauge("koordlite_node_used_cpu_cores_percentile", f"CPU {meaning}", ("percent",), cores)
+    sizes = (([str(percent)], use.memory) for percent, use in uses)
+    yield gauge("koordlite_node_used_memory_bytes_percentile", f"Memory {meaning}", ("percent",), sizes)
 
 
 def pool(text: str) -> cpuset.CPUSet | None:
@@ -107,12 +105,12 @@ def _usage(snapshot: Snapshot) -> Iterator[Metric]:
         by_numa = [([str(at), "memory", "byte"], used) for at, used in snapshot.numa_memory.get("", {}).items()]
     meaning = "Use of a NUMA node: mean, as in a NodeMetric, or memory at this moment"
     yield gauge("koordlet_node_metric_numa_node_usage", meaning, _NUMA_USE, by_numa)
-    hosts: list[Sample] = []
-    for app in snapshot.slo.host_applications:
-        use = snapshot.usage.host_apps.get(app.name)
-        if use is not None:
-            classes = [str(app.priority), str(app.qos)]
-            hosts += ([app.name, "cpu", *classes], use.cpu / 1000), ([app.name, "memory", *classes], use.memory)
+    hosts = (
+        ([app.name, resource, str(app.priority), str(app.qos)], amount)
+        for app in snapshot.slo.host_applications
+        if (use := snapshot.usage.host_apps.get(app.name)) is not None
+        for resource, amount in (("cpu", use.cpu / 1000), ("memory", use.memory))
+    )
     meaning = "Use of a process group outside Kubernetes: cores, bytes"
     yield gauge("koordlet_host_application_resource_usage", meaning, _HOST, hosts)
 
@@ -123,30 +121,22 @@ def _predicted(snapshot: Snapshot) -> Iterator[Metric]:
     if has_node(snapshot):
         offered = allocatable.amounts(snapshot.notes.kubelet_allocatable(snapshot.node))
         forecast = prediction.reclaimable(prediction=snapshot.prediction, pods=snapshot.pods, offered=offered)
-    spare: dict[str, Use] = {}
-    peaks: dict[str, Use] = {}
+    spare: list[Sample] = []
+    peaks: list[Sample] = []
+    of_prod: list[Sample] = []
     if forecast:
-        by_pod, by_priority = forecast.by_pod, forecast.by_priority
-        spare = {prediction.POD: by_pod.reclaimable, prediction.PRIORITY: by_priority.reclaimable}
-        peaks = {prediction.POD: by_pod.peak, prediction.PRIORITY: by_priority.peak, prediction.LEAST: forecast.peak}
-        spare[prediction.LEAST] = forecast.least
-    for name, meaning, label, uses in (
-        (
-            "node_predicted_resource_reclaimable",
-            "What prod pods requested and are not expected to use",
-            "predictor",
-            spare,
-        ),
-        ("node_predicted_resource_peak", "What prod pods and the system are expected to need", "predictor", peaks),
-        (
-            "node_priority_resource_reclaimable",
-            "What pods of a priority requested and can be offered again",
-            "priority",
-            {prod: forecast.least} if forecast else {},
-        ),
-    ):
-        samples = (sample for whose, use in uses.items() for sample in _use(use, whose))
-        yield gauge(f"koordlet_{name}", f"{meaning}: cores, bytes", (label, *_USE), samples)
+        for name, each in ((prediction.POD, forecast.by_pod), (prediction.PRIORITY, forecast.by_priority)):
+            spare += _use(each.reclaimable, name)
+            peaks += _use(each.peak, name)
+        spare += _use(forecast.least, prediction.LEAST)
+        peaks += _use(forecast.peak, prediction.LEAST)
+        of_prod += _use(forecast.least, prod)
+    meaning, labels = "What prod pods requested and are not expected to use: cores, bytes", ("predictor", *_USE)
+    yield gauge("koordlet_node_predicted_resource_reclaimable", meaning, labels, spare)
+    meaning = "What prod pods and the system are expected to need: cores, bytes"
+    yield gauge("koordlet_node_predicted_resource_peak", meaning, labels, peaks)
+    meaning = "What pods of a priority requested and can be offered again: cores, bytes"
+    yield gauge("koordlet_node_priority_resource_reclaimable", meaning, ("priority", *_USE), of_prod)
     cold = [] if snapshot.prediction is None else [([prod], float(forecast is None))]
     meaning = "1 while too little is known to predict, else 0"
     yield gauge("koordlet_node_resource_priority_reclaimable_status", meaning, ("priority",), cold)
@@ -175,27 +165,18 @@ def _pressure(tick: Tick) -> Iterator[Metric]:
     yield counter("koordlite_pressure_seconds", "Time that work has waited for a resource", _STALLED, waited)
 
 
-def cache_use(rows: Iterable[OwnedUse]) -> Iterator[Metric]:
+def cache_use(rows: Sequence[OwnedUse]) -> Iterator[Metric]:
     """Four gauges: two of classes, two of pods. A value the hardware could not give has no series."""
-    classes: list[tuple[OwnedUse, list[str]]] = []
-    pods: list[tuple[OwnedUse, list[str]]] = []
-    for row in rows:
-        owner = [row.namespace, row.pod] if row.pod else [row.qos]
-        (pods if row.pod else classes).append((row, [str(row.cache), *owner]))
+    classes = [([str(row.cache), row.qos], row.use) for row in rows if not row.pod]
+    pods = [([str(row.cache), row.namespace, row.pod], row.use) for row in rows if row.pod]
     for occupancy, bandwidth, whose, labels, owned in (
-        ("koordlet_resctrl_llc_occupancy", "koordlet_resctrl_memory_bandwidth", "a class", ("qos",), classes),
-        (
-            "koordlite_resctrl_pod_llc_occupancy_bytes",
-            "koordlite_resctrl_pod_memory_bandwidth",
-            "a pod",
-            ("pod_namespace", "pod_name"),
-            pods,
-        ),
+        ("koordlet_resctrl_llc_occupancy", "koordlet_resctrl_memory_bandwidth", "a class", _OF_CLASS, classes),
+        ("koordlite_resctrl_pod_llc_occupancy_bytes", "koordlite_resctrl_pod_memory_bandwidth", "a pod", _OF_POD, pods),
     ):
-        sizes = ((owner, size) for row, owner in owned if (size := row.use.occupancy_bytes) is not None)
-        yield gauge(occupancy, f"Bytes of the last cache {whose} holds", ("cache_id", *labels), sizes)
-        rates = (([*owner, word], rate) for row, owner in owned for word, rate in present.bandwidths(row.use))
-        yield gauge(bandwidth, f"Bytes per second {whose} moves", ("cache_id", *labels, "mb_type"), rates)
+        sizes = ((owner, size) for owner, use in owned if (size := use.occupancy_bytes) is not None)
+        yield gauge(occupancy, f"Bytes of the last cache {whose} holds", labels, sizes)
+        rates = (([*owner, word], rate) for owner, use in owned for word, rate in present.bandwidths(use))
+        yield gauge(bandwidth, f"Bytes per second {whose} moves", (*labels, "mb_type"), rates)
 
 
 BATCH_TERMS = ("capacity", "margin", "system", "hp", "result")

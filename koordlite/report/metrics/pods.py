@@ -8,7 +8,7 @@ someone scrapes, from the picture of the last tick: a tick costs nothing for it.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client.core import Metric
 
@@ -17,7 +17,6 @@ from koordlite.changes import core_cookie
 from koordlite.model import keys
 from koordlite.model.picture.usage import Pressure
 from koordlite.model.pod.values import ContainerInfo, Pod
-from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot, pods_with_groups
 from koordlite.report.metrics.families import Sample, gauge, single
 from koordlite.report.tick import Tick
@@ -37,8 +36,17 @@ def families(tick: Tick, *, longer_psi: bool) -> Iterator[Metric]:
     """All families; no series for what the kernel does not report or nothing asks for. `longer_psi`: also the means
     over 60 and 300 s."""
     snapshot = tick.snapshot
-    yield _summary(snapshot, "requests", lambda container: container.requests)
-    yield _summary(snapshot, "limits", lambda container: container.limits)
+    # batch-cpu and mid-cpu count in millicores, memory in bytes: integers both, and so is the label.
+    for which in ("requests", "limits"):
+        amounts = (
+            ([resource, "integer", pod.uid, pod.name, pod.namespace, container.id, container.name], amount.value)
+            for pod in snapshot.pods
+            for container in pod.containers
+            for resource, amount in getattr(container, which).items()
+            if resource in keys.PROMISED_RESOURCES
+        )
+        meaning = f"Extended resources in the {which} of a container"
+        yield gauge(f"koordlet_container_resource_{which}", meaning, _SUMMARY, amounts)
     means = _MEANS if longer_psi else _MEANS[:1]
     of_pods = [(_owner(pod), place.group) for pod, place in pods_with_groups(snapshot)]
     of_containers = [([c.id, c.name, *_owner(pod)], group) for pod, c, group in _placed(snapshot)]
@@ -78,19 +86,6 @@ def families(tick: Tick, *, longer_psi: bool) -> Iterator[Metric]:
     meaning = "1 for each cookie of core scheduling that we gave processes of a container"
     yield gauge("koordlet_container_core_sched_cookie", meaning, _COOKIE, _cookies(snapshot))
     yield from _connections(tick)
-
-
-def _summary(snapshot: Snapshot, which: str, amounts: Callable[[ContainerInfo], Mapping[str, Quantity]]) -> Metric:
-    """batch-cpu and mid-cpu count in millicores, memory in bytes: integers both, and so is the label."""
-    samples = (
-        ([resource, "integer", pod.uid, pod.name, pod.namespace, container.id, container.name], amount.value)
-        for pod in snapshot.pods
-        for container in pod.containers
-        for resource, amount in amounts(container).items()
-        if resource in keys.PROMISED_RESOURCES
-    )
-    meaning = f"Extended resources in the {which} of a container"
-    return gauge(f"koordlet_container_resource_{which}", meaning, _SUMMARY, samples)
 
 
 def _owner(pod: Pod) -> list[str]:
@@ -141,15 +136,11 @@ def _connections(tick: Tick) -> Iterator[Metric]:
     """Result and cost of the last count of connections, and the pods placed by NUMA node."""
     count = tick.snapshot.affinity.connections
     values = (sum(count.totals.values()), len(count.talks), len(count.uncounted), count.cost_seconds) if count else ()
-    for at, (name, meaning) in enumerate(
-        (
-            ("connections", "TCP connections that leave their pod"),
-            ("pairs", "Pairs of pods of the node that talk to each other"),
-            ("uncounted_pods", "Pods whose connections are not known"),
-            ("count_seconds", "Time that the last count of connections took"),
-        )
-    ):
-        yield single(f"koordlite_affinity_{name}", meaning, values[at] if values else None)
+    connections, pairs, uncounted, seconds = values or (None, None, None, None)
+    yield single("koordlite_affinity_connections", "TCP connections that leave their pod", connections)
+    yield single("koordlite_affinity_pairs", "Pairs of pods of the node that talk to each other", pairs)
+    yield single("koordlite_affinity_uncounted_pods", "Pods whose connections are not known", uncounted)
+    yield single("koordlite_affinity_count_seconds", "Time that the last count of connections took", seconds)
     nodes = collections.Counter(str(d.evidence["numa_node"]) for d in tick.decisions if d.reason in _ON_ONE_NODE)
     samples = (([node], pods) for node, pods in sorted(nodes.items()))
     yield gauge("koordlite_affinity_pods", "Pods kept on a NUMA node", ("numa_node",), samples)
