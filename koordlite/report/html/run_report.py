@@ -69,73 +69,71 @@ def _clock(history: History) -> Callable[[float], str]:
 
 def _tiles(tick: Tick, summary: Summary) -> Markup:
     above, whole = units.span(summary.seconds_above_threshold), units.span(summary.seconds)
-    late, well = summary.seconds_late, summary.seconds_well_above_threshold
-    threshold = tick.figures.threshold_milli
-    note = (
-        f"over {units.cores(threshold)} cores {present.WELL} for {units.span(well)} in all, the rest "
-        f"with BE at the two CPUs it keeps; over it at all: {above} of {whole}; {present.WHY}"
+    well, threshold = units.span(summary.seconds_well_above_threshold), units.cores(tick.figures.threshold_milli)
+    late = (
+        f"over {threshold} cores {present.WELL} for {well} in all, the rest with BE at the two CPUs it keeps; "
+        f"over it at all: {above} of {whole}; {present.WHY}"
     )
-    kinds = [f"{kind} {count}" for kind, count in sorted(summary.writes_by_kind.items(), key=lambda i: (-i[1], i[0]))]
     limit = units.cores_between(summary.be_limit_min, summary.be_limit_max)
-    of_limit = ("Limit of BE, cores", limit, f"of {units.cores(tick.figures.capacity_milli)}", "")
+    of_limit = page.tile("Limit of BE, cores", limit, f"of {units.cores(tick.figures.capacity_milli)}")
     if summary.would_limit_min is not None:
         would = units.cores_between(summary.would_limit_min, summary.would_limit_max)
-        of_limit = ("Would limit BE to, cores", would, f"nothing is limited yet: BE may use {limit}", "")
-    used, allowed = f"{summary.be_core_hours_used:.2f}", f"{summary.be_core_hours_allowed:.2f} were allowed"
-    mean, most = units.span(summary.tick_seconds_mean), f"{units.span(summary.tick_seconds_max)} at most"
+        of_limit = page.tile("Would limit BE to, cores", would, f"nothing is limited yet: BE may use {limit}")
+    most = sorted(summary.writes_by_kind.items(), key=lambda item: (-item[1], item[0]))
+    kinds = [f"{kind} {count}" for kind, count in most[:3]] + ["…"] * (len(most) > 3)
     foreign, refused = summary.foreign_writes, summary.refusals
-    first, second, third, *remaining = (
-        page.tile(label, value, words, tone=tone)
-        for label, value, words, tone in (
-            ("Given to BE, core hours", used, allowed, ""),
-            (
-                "Over the threshold, BE not yet at its least",
-                units.span(late),
-                note,
-                "good" if summary.in_time else "bad",
-            ),
-            of_limit,
-            ("Writes", summary.writes, ", ".join(kinds[:3] + ["…"] * (len(kinds) > 3)) or "none", ""),
-            ("Refused", refused, "by the kernel or the API server", "bad" if refused else "good"),
-            ("Changed by others", foreign, "values we set", "warn" if foreign else "good"),
-            ("A tick costs", mean, most, ""),
-        )
+    used, allowed = f"{summary.be_core_hours_used:.2f}", f"{summary.be_core_hours_allowed:.2f} were allowed"
+    mean, slowest = units.span(summary.tick_seconds_mean), f"{units.span(summary.tick_seconds_max)} at most"
+    return page.tiles(
+        page.tile("Given to BE, core hours", used, allowed),
+        page.tile(
+            "Over the threshold, BE not yet at its least",
+            units.span(summary.seconds_late),
+            late,
+            tone="good" if summary.in_time else "bad",
+        ),
+        of_limit,
+        node_parts.offer_tile(tick),
+        page.tile("Writes", summary.writes, ", ".join(kinds) or "none"),
+        page.tile("Refused", refused, "by the kernel or the API server", tone="bad" if refused else "good"),
+        page.tile("Changed by others", foreign, "values we set", tone="warn" if foreign else "good"),
+        page.tile("A tick costs", mean, slowest),
     )
-    return page.tiles(first, second, third, node_parts.offer_tile(tick), *remaining)
 
 
 def _allocatable_section(rows: Sequence[Figures], history: History) -> Markup:
-    cpu = _offers("batch-cpu", "var(--be)", [(row.batch_cpu, row.would_batch_cpu) for row in rows], 1000)
-    gib = _offers("batch-memory", "var(--be)", [(row.batch_memory, row.would_batch_memory) for row in rows], 1 << 30)
-    if not cpu and not gib:
+    drawings = [
+        drawing
+        for heading, resource, unit in (("CPU, cores", "batch-cpu", 1000), ("Memory, GiB", "batch-memory", 1 << 30))
+        if (drawing := _offer(heading, resource, unit, rows, history))
+    ]
+    if not drawings:
         why = "Nothing: no batch-cpu or batch-memory was on the Node in this run, and beAllocatable decided on none."
         return page.section("What BE pods may request", note=why)
-    both = (("CPU, cores", "/batch-cpu", cpu), ("Memory, GiB", "/batch-memory", gib))
-    drawn = [el("div", el("h3", name), _offer(rows, lines, of, history)) for name, of, lines in both if lines]
-    return page.section("What BE pods may request", el("div", *drawn, class_="pair"))
+    return page.section("What BE pods may request", el("div", *drawings, class_="pair"))
 
 
-def _offers(name: str, color: str, values: Sequence[tuple[int | None, int | None]], unit: int) -> list[Line]:
-    """Lines of the offer, dashed where it is only observed; one without any value is left out."""
-    both = zip(*values, strict=True) if values else ()
-    scaled = [[None if value is None else value / unit for value in series] for series in both]
-    lines = (
-        Line(words, color, series, step=True, dashed=dashed)
-        for series, (words, dashed) in zip(scaled, ((name, False), (f"would offer {name}", True)), strict=False)
-    )
-    return [line for line in lines if any(value is not None for value in line.values)]
-
-
-def _offer(rows: Sequence[Figures], lines: Sequence[Line], resource: str, history: History) -> Markup:
-    return chart.timeline(
+def _offer(heading: str, resource: str, unit: int, rows: Sequence[Figures], history: History) -> Markup | None:
+    """A chart of the offer, dashed where it is only observed; a line without any value is left out, and a chart without
+    lines is None."""
+    lines, field = [], resource.replace("-", "_")
+    for name, of, dashed in ((resource, field, False), (f"would offer {resource}", f"would_{field}", True)):
+        amounts = [getattr(row, of) for row in rows]
+        values = [None if amount is None else amount / unit for amount in amounts]
+        if any(value is not None for value in values):
+            lines.append(Line(name, "var(--be)", values, step=True, dashed=dashed))
+    if not lines:
+        return None
+    drawing = chart.timeline(
         [row.time for row in rows],
         lines,
         label=f"{', '.join(line.name for line in lines)} over time",
         show_time=_clock(history),
         show=lambda value: f"{value:.1f}",
         height_px=120,
-        marks=node_parts.marks(history.decisions, lambda decision: decision.subject.endswith(resource)),
+        marks=node_parts.marks(history.decisions, lambda decision: decision.subject.endswith(f"/{resource}")),
     )
+    return el("div", el("h3", heading), drawing)
 
 
 def _record_section(history: History, summary: Summary) -> Markup:

@@ -23,14 +23,15 @@ _GAP = 2.5
 def document(runs: Sequence[Simulated], *, title: str) -> str:
     """The page for runs of one scenario, or of several."""
     top = max((run.history.last.figures.capacity_milli for run in runs if run.history.last), default=0)
-    compares = len(runs) > 1
+    # Of several runs the title of each part says whose it is.
+    named = [(run, f", {run.label}" if len(runs) > 1 else "") for run in runs]
     return page.page(
         title,
         _figures(runs),
-        *(_timeline(run, top, compares) for run in runs),
-        *(_expected(run, compares) for run in runs if run.checks),
-        *(_pods(run, compares) for run in runs),
-        *(_decisions(run, compares) for run in runs),
+        *(_timeline(run, whose, top) for run, whose in named),
+        *(_expected(run, whose) for run, whose in named if run.checks),
+        *(_pods(run, whose) for run, whose in named),
+        *(_decisions(run, whose) for run, whose in named),
         lead=_lead(runs),
         foot="Made by koordlite simulate. The same scenario, settings and seed give this page again, byte by byte.",
     )
@@ -42,11 +43,8 @@ def _lead(runs: Sequence[Simulated]) -> list[Markup]:
     verdict = page.badge("as expected" if ok else "not as expected", "good" if ok else "bad")
     if len({run.label for run in runs}) > 1:
         verdict = page.badge("compared")  # What is expected was written for one configuration.
-    lead = (
-        f" {units.clock(first.seconds)} on an emulated {first.machine}, seed {first.seed}, with times since its start."
-    )
-    lead += f" {first.about}"
-    return [verdict, page.join(lead)]
+    where = f"on an emulated {first.machine}, seed {first.seed}"
+    return [verdict, page.join(f" {units.clock(first.seconds)} {where}, with times since its start. {first.about}")]
 
 
 def _figures(runs: Sequence[Simulated]) -> Markup:
@@ -60,7 +58,7 @@ def _figures(runs: Sequence[Simulated]) -> Markup:
     return page.section("Outcome", page.table(heads, rows), note=note)
 
 
-def _timeline(run: Simulated, top: int, compares: bool) -> Markup:
+def _timeline(run: Simulated, whose: str, top: int) -> Markup:
     rows = list(_with_gaps(thinned(run.history.rows, MAX_POINTS)))
     drawing = chart.timeline(
         [row.time for row in rows],
@@ -71,12 +69,8 @@ def _timeline(run: Simulated, top: int, compares: bool) -> Markup:
         top=top or None,
     )
     happened = [el("li", f"{units.clock(each.time)}  {each.words}") for each in run.happenings]
-    return page.section(
-        f"CPU, {run.label}" if compares else "CPU",
-        drawing,
-        el("ul", happened) if happened else None,
-        note=node_parts.USE_NOTE,
-    )
+    events = el("ul", happened) if happened else None
+    return page.section(f"CPU{whose}", drawing, events, note=node_parts.USE_NOTE)
 
 
 def _with_gaps(rows: Sequence[Figures]) -> Iterator[Figures]:
@@ -89,16 +83,15 @@ def _with_gaps(rows: Sequence[Figures]) -> Iterator[Figures]:
             yield Figures(time=row.time + usual)
 
 
-def _expected(run: Simulated, compares: bool) -> Markup:
+def _expected(run: Simulated, whose: str) -> Markup:
     rows = [
         [page.badge("holds" if each.ok else "fails", "good" if each.ok else "bad"), each.words, page.code(each.found)]
         for each in run.checks
     ]
-    title = f"Expected, {run.label}" if compares else "Expected"
-    return page.section(title, page.table(["", "what", "found"], rows, stacked=True))
+    return page.section(f"Expected{whose}", page.table(["", "what", "found"], rows, stacked=True))
 
 
-def _pods(run: Simulated, compares: bool) -> Markup:
+def _pods(run: Simulated, whose: str) -> Markup:
     rows = [
         [
             each.pod,
@@ -111,12 +104,12 @@ def _pods(run: Simulated, compares: bool) -> Markup:
         for each in run.workloads
     ]
     heads = ["pod", "class", "wanted, core hours#", "got#", "unmet#", "gone at#"]
-    title = f"Pods, {run.label}" if compares else "Pods"
-    return page.section(title, page.table(heads, rows))
+    return page.section(f"Pods{whose}", page.table(heads, rows))
 
 
-def _decisions(run: Simulated, compares: bool) -> Markup:
+def _decisions(run: Simulated, whose: str) -> Markup:
     events = list(run.history.decisions)[-MAX_DECISIONS:]
     rows = [[units.clock(each.time), headline(each.decision)] for each in events]
-    title = f"Last decisions, {run.label}" if compares else "Last decisions"
-    return page.section(title, page.details(f"{len(rows)} decisions", page.table(["at", "what"], rows)))
+    return page.section(
+        f"Last decisions{whose}", page.details(f"{len(rows)} decisions", page.table(["at", "what"], rows))
+    )
