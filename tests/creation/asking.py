@@ -153,11 +153,11 @@ class Asking:
         """The resources of a container as kubelet asks for them: by its spec, and CPUs where its manager gives some."""
         view = self.node.cluster.view()
         (late,) = (pod for pod in view.pods if pod.metadata.name == "late")
-        (spec,) = (each for each in pod_spec.containers(pod_reader.from_wire(late)) if each.name == name)
+        (values,) = (pod_spec.values(each) for each in pod_reader.from_wire(late).containers if each.name == name)
         own = [each.containers[name] for each in view.kubelet.pod_cpus if name in each.containers]
         return LinuxResources(
-            cpu=LinuxCPU(shares=spec.shares, quota=spec.quota_us, period=100_000, cpus=str(own[0]) if own else ""),
-            memory=LinuxMemory(limit=spec.memory_limit if spec.memory_limit != -1 else None),
+            cpu=LinuxCPU(shares=values.shares, quota=values.quota_us, period=100_000, cpus=str(own[0]) if own else ""),
+            memory=LinuxMemory(limit=values.limit_bytes if values.limit_bytes != -1 else None),
         )
 
     def ask(self, name: str = "main") -> Answer:

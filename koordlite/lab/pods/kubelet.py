@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import structs
 
+from koordlite.formulas import batch_resource, ceilings
+from koordlite.formulas.batch_resource import Values
 from koordlite.host.cgroups import names
 from koordlite.lab.cgroups import files
 from koordlite.lab.cgroups.trees import UNLIMITED, Cgroups, Group
@@ -27,13 +29,14 @@ from koordlite.lab.machine.machine import Machine
 from koordlite.lab.machine.processes import Process, Processes
 from koordlite.lab.pods import pod_spec
 from koordlite.lab.pods.managers import Managers
-from koordlite.lab.pods.pod_spec import Behaviour, ContainerSpec
+from koordlite.lab.pods.pod_spec import Behaviour
 from koordlite.model import node as nodes
+from koordlite.model.cgroup_fields import MIN_SHARES, weight_of_shares
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.pod.values import Pod
+from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
 
@@ -108,7 +111,7 @@ class RunningPod(msgspec.Struct, eq=False):
     described: Pod
     behaviour: Behaviour
     group: str
-    containers: tuple[ContainerSpec, ...] = ()
+    containers: tuple[ContainerInfo, ...] = ()
     workloads: tuple[Workload, ...] = ()
     pause: Process | None = None
     problems: tuple[Problem, ...] = ()
@@ -133,12 +136,12 @@ class EmulatedKubelet:
         self._reported: dict[str, tuple[objects.PodObject, object, objects.PodObject]] = {}
         """Pods by uid: the object, what its report follows from besides, and the report."""
         self._dead: list[tuple[float, Workload]] = []
-        self._unstarted: list[tuple[float, RunningPod, ContainerSpec]] = []
+        self._unstarted: list[tuple[float, RunningPod, ContainerInfo]] = []
         self.managers, self.connections = Managers(machine), Connections()
         for group in (self.layout.kubepods, self.layout.burstable, self.layout.besteffort, SYSTEM_GROUP):
             self._make(group)
-        self._set_shares(self.layout.kubepods, pod_spec.shares(1000 * len(machine.cpus)))
-        self._set_shares(self.layout.besteffort, pod_spec.MIN_SHARES)
+        self._set_shares(self.layout.kubepods, batch_resource.shares(1000 * len(machine.cpus)))
+        self._set_shares(self.layout.besteffort, MIN_SHARES)
         daemons = processes.spawn("node-daemons", threads=4, now=0)
         self._daemons = Workload("", "system", SYSTEM_GROUP, daemons, NOTHING)
         self._start(self._daemons)
@@ -162,7 +165,7 @@ class EmulatedKubelet:
         self._set_pool()
         requests = (each.described for each in self.running.values())
         milli = sum(each.request_milli("cpu") for each in requests if each.kube_qos is KubeQoS.BURSTABLE)
-        self._set_shares(self.layout.burstable, pod_spec.shares(milli))
+        self._set_shares(self.layout.burstable, batch_resource.shares(milli))
         self._connect()
         return tuple(problems)
 
@@ -236,12 +239,15 @@ class EmulatedKubelet:
             present = self.running[uid] = RunningPod(obj, described, behaviour, group)
             pause = self._container_group(group, pod_spec.container_id(uid, "pause"))
             self._make(pause)
-            self._set_shares(pause, pod_spec.MIN_SHARES)
+            self._set_shares(pause, MIN_SHARES)
             present.pause = self._processes.spawn(
                 "pause", threads=1, now=now, oom_score_adj=pod_spec.PAUSE_ADJ, pod=uid
             )
             self._cgroups.attach(pause, present.pause.tids)
-            present.containers = pod_spec.containers(present.described)
+            present.containers = tuple(
+                structs.replace(each, id=each.id or pod_spec.container_id(uid, each.name))
+                for each in described.containers
+            )
             for spec in present.containers:
                 self._start_container(present, spec, now)
         present.source, present.described, present.behaviour = obj, described, behaviour
@@ -251,22 +257,22 @@ class EmulatedKubelet:
     def _follow(self, running: RunningPod, now: float) -> None:
         """Set behaviour, shares, quotas and memory of the pod and its containers, also after a resize in place."""
         described, behaviour = running.described, running.behaviour
-        specs = {spec.name: spec for spec in pod_spec.containers(described)}
+        values = {each.name: pod_spec.values(each) for each in described.containers}
         for workload in running.workloads:
             workload.demand, workload.disk = behaviour.demand, behaviour.disk
-            spec, group = specs.get(workload.container), self._cgroups.memory.find(workload.group)
-            if spec is not None:
-                self._set_limits(workload.group, spec.shares, spec.quota_us, spec.memory_limit)
+            group = self._cgroups.memory.find(workload.group)
+            if workload.container in values:
+                self._set_values(workload.group, values[workload.container])
             if group is not None and workload.memory != behaviour.memory:
                 # What the pod wants is there from the start; later it grows and shrinks as memory is filled.
                 workload.memory = behaviour.memory
                 memory.fill(workload, group, seconds=now - BOOTED)
-        milli = 0 if described.kube_qos is KubeQoS.BEST_EFFORT else described.request_milli("cpu")
-        quotas, limits = [each.quota_us for each in specs.values()], [each.memory_limit for each in specs.values()]
-        quota_us, limit = (UNLIMITED if UNLIMITED in each else sum(each) for each in (quotas, limits))
-        self._set_limits(running.group, pod_spec.shares(milli), quota_us, limit)
+        quotas, limits = [each.quota_us for each in values.values()], [each.limit_bytes for each in values.values()]
+        quota_us, limit_bytes = (UNLIMITED if UNLIMITED in each else sum(each) for each in (quotas, limits))
+        shares = batch_resource.shares(described.request_milli("cpu"))
+        self._set_values(running.group, Values(shares=shares, quota_us=quota_us, limit_bytes=limit_bytes))
 
-    def _start_container(self, fresh: RunningPod, spec: ContainerSpec, now: float) -> None:
+    def _start_container(self, fresh: RunningPod, spec: ContainerInfo, now: float) -> None:
         group = self._container_group(fresh.group, spec.id)
         made, cpus = self._make(group), self.managers.of(fresh.described.uid, spec.name)
         try:
@@ -282,7 +288,7 @@ class EmulatedKubelet:
         demand = fresh.behaviour.demand
         # One thread for each CPU when it is greedy, else a few.
         threads = len(self._machine.cpus) if math.isinf(demand.milli(0)) else 4
-        adj = pod_spec.oom_score_adj(fresh.described, spec.memory_request, self._machine.memory)
+        adj = ceilings.kubelet_oom_score(fresh.described.kube_qos, spec, capacity=self._machine.memory)
         uid = fresh.described.uid
         process = self._processes.spawn(spec.name[:15], threads=threads, now=now, oom_score_adj=adj, pod=uid)
         name = f"{fresh.described.key}/{spec.name}"
@@ -337,18 +343,18 @@ class EmulatedKubelet:
             group.cpus = cpus
         self._cgroups.cpuset.epoch += 1
 
-    def _set_limits(self, path: str, shares: int, quota_us: int, memory_limit: int) -> None:
-        self._set_shares(path, shares)
+    def _set_values(self, path: str, values: Values) -> None:
+        self._set_shares(path, values.shares)
         cpu, of_memory = self._cgroups.cpu.find(path), self._cgroups.memory.find(path)
         if cpu is not None:
-            cpu.quota_us = quota_us
+            cpu.quota_us = values.quota_us
         if of_memory is not None:
-            of_memory.memory_limit = memory_limit
+            of_memory.memory_limit = values.limit_bytes
 
     def _set_shares(self, path: str, shares: int) -> None:
         group = self._cgroups.cpu.find(path)
         if group is not None:
-            group.weight = shares if self._cgroups.version == 1 else pod_spec.weight(shares)
+            group.weight = shares if self._cgroups.version == 1 else weight_of_shares(shares)
 
     def _container_group(self, pod_group: str, container_id: str) -> str:
         group = names.container_group(self.layout, pod_group, container_id)

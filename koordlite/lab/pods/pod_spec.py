@@ -8,14 +8,14 @@ from typing import TypeVar
 
 import msgspec
 
-from koordlite.lab.cgroups.trees import UNLIMITED
+from koordlite.formulas import batch_resource
+from koordlite.formulas.batch_resource import Resources, Values
 from koordlite.lab.load import connections, demand
 from koordlite.lab.load.demand import Demand
 from koordlite.model import keys
 from koordlite.model import node as nodes
 from koordlite.model.errors import Problem
-from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.pod.values import Pod
+from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet import merge
@@ -33,22 +33,10 @@ TOPOLOGY_MANAGER_SCOPE = "sandbox.koordlite.io/topology-manager-scope"
 """On the Node, under the static policy: kubelet's words; without them `none` and `container`."""
 
 SMALLEST_MEMORY = 64 * 2**20
-MIN_SHARES, MAX_SHARES = 2, 262_144
-GUARANTEED_ADJ, PAUSE_ADJ, BEST_EFFORT_ADJ = -997, -998, 1000
+PAUSE_ADJ = -998
 
 T = TypeVar("T")
 Word = TypeVar("Word", bound=str)
-
-
-class ContainerSpec(msgspec.Struct, frozen=True):
-    """One container as the runtime makes it."""
-
-    name: str
-    id: str
-    shares: int
-    quota_us: int
-    memory_request: int = 0
-    memory_limit: int = UNLIMITED
 
 
 class Behaviour(msgspec.Struct, frozen=True):
@@ -72,35 +60,24 @@ class StaticManagers(msgspec.Struct, frozen=True):
     """CPUs that the Node's capacity has and its allocatable has not, rounded up."""
 
 
-def containers(described: Pod) -> tuple[ContainerSpec, ...]:
-    """The containers of the pod with their ids, shares and quotas (limit × 100 ms, at least 1 ms; as kubelet's
-    MilliCPUToQuota)."""
-    return tuple(
-        ContainerSpec(
-            name=each.name,
-            id=each.id or container_id(described.uid, each.name),
-            shares=shares(_milli(each.requests)),
-            quota_us=max(limit * 100, 1000) if (limit := _milli(each.limits)) > 0 else UNLIMITED,
-            memory_request=each.requests["memory"].value if "memory" in each.requests else 0,
-            memory_limit=each.limits["memory"].value if "memory" in each.limits else UNLIMITED,
+def values(container: ContainerInfo) -> Values:
+    """Shares, quota and memory limit that kubelet gives a container."""
+
+    def amount(amounts: Mapping[str, Quantity], name: str) -> Quantity:
+        return amounts.get(name, Quantity(0))
+
+    return batch_resource.values(
+        Resources(
+            request_milli=amount(container.requests, "cpu").milli,
+            limit_milli=amount(container.limits, "cpu").milli,
+            limit_bytes=amount(container.limits, "memory").value,
         )
-        for each in described.containers
     )
 
 
 def container_id(uid: str, name: str) -> str:
     """A containerd id that is the same in every run."""
     return f"containerd://{hashlib.sha256(f'{uid}/{name}'.encode()).hexdigest()}"
-
-
-def shares(milli: int) -> int:
-    """milli × 1024/1000, as kubelet's MilliCPUToShares."""
-    return min(max(milli * 1024 // 1000, MIN_SHARES), MAX_SHARES)
-
-
-def weight(cpu_shares: int) -> int:
-    """1 + (shares − 2) × 9999/262142: cpu.weight for cpu.shares, as runc converts it."""
-    return 1 + (cpu_shares - 2) * 9999 // 262_142
 
 
 def behaviour(described: Pod, seed: int, problems: list[Problem]) -> Behaviour:
@@ -119,20 +96,6 @@ def behaviour(described: Pod, seed: int, problems: list[Problem]) -> Behaviour:
         disk=wanted(DISK, "/disk") or demand.NOTHING,
         connections=read.get(CONNECTIONS, connections.parse) or {},
     )
-
-
-def oom_score_adj(described: Pod, memory_request: int, memory: int) -> int:
-    """1000 for best effort, -997 for guaranteed, between them the less the more memory a container asked for.
-
-    `memory` is the machine's. Source: kubelet's GetContainerOOMScoreAdjust.
-    """
-    match described.kube_qos:
-        case KubeQoS.GUARANTEED:
-            return GUARANTEED_ADJ
-        case KubeQoS.BEST_EFFORT:
-            return BEST_EFFORT_ADJ
-    score = BEST_EFFORT_ADJ - 1000 * memory_request // memory
-    return min(max(score, 1000 + GUARANTEED_ADJ), BEST_EFFORT_ADJ - 1)
 
 
 def node_behaviour(node: objects.NodeObject | None, problems: list[Problem]) -> tuple[Demand, StaticManagers | None]:
@@ -178,7 +141,3 @@ class _Annotations(msgspec.Struct, frozen=True):
             return match
 
         return self.get(key, word)
-
-
-def _milli(amounts: Mapping[str, Quantity]) -> int:
-    return amounts["cpu"].milli if "cpu" in amounts else 0

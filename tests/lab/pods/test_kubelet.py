@@ -52,11 +52,6 @@ def test_shares_and_quotas_follow_requests_and_limits(v1: Sandbox, make_pod: Mak
     assert file("besteffort/poduid-be", "cpu.cfs_quota_us") == -1, "kubelet ignores batch resources"
 
 
-@pytest.mark.parametrize(("shares", "weight"), [(2, 1), (1024, 39), (262_144, 10_000)])
-def test_weight_of_shares(shares: int, weight: int) -> None:
-    assert pod_spec.weight(shares) == weight
-
-
 def test_on_v2_containers_inherit_their_cpus(v2: Sandbox, make_pod: MakePod) -> None:
     v2.sync([make_pod("a")])
     state = Cgroups.detect(v2.files).state(v2.kubelet.running["uid-a"].workloads[0].group)
