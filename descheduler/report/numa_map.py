@@ -5,12 +5,12 @@ zones as a heat map.
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from descheduler.framework import NodeView
-from descheduler.plan import EvictionPlan, NodeChange, Outcome, ZoneChange
+from descheduler.plan import EvictionPlan, NodeChange, Outcome
 from koordlite.model import cpuset
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.report.html import page
@@ -27,47 +27,6 @@ COLOURS = {
 }
 
 
-def draw(node: NodeView, wrong: Iterable[Outcome]) -> Markup:
-    """The node as SVG, cells by NUMA node. CPUs of pods that have to move are ringed; if none has to, of the others."""
-    outcomes = list(wrong)
-    hard = [o for o in outcomes if o.main.severity == "hard"]
-    holders = {o.pod.key: cpus_at_fault(o) for o in hard or outcomes}
-
-    def cell(cpu: int) -> _Cell:
-        pods, use = ", ".join(pod for pod, cpus in holders.items() if cpu in cpus), use_of(cpu, node)
-        words = f"CPU {cpu}: {use}{f', held by {pods}' if pods else ''}"
-        return _Cell(use, words, "var(--bad)" if pods else "", str(cpu))
-
-    zones = [(zone.id, [cell(cpu) for cpu in zone.cpus]) for zone in node.topology.nodes]
-    return _drawing(f"CPUs of {node.name} by NUMA node", zones)
-
-
-def draw_counts(change: NodeChange, coming: Sequence[Outcome]) -> Markup:
-    """A node's CPUs after the plan, as many cells of each use as there will be; which ones these are, nobody knows yet.
-    `coming`: the pods that the plan counts on this node for."""
-    return _drawing(
-        f"number of CPUs of {change.node} by NUMA node after the plan",
-        [(zone.zone, list(_uses(zone, change.node, coming))) for zone in change.zones],
-    )
-
-
-def _uses(zone: ZoneChange, node: str, coming: Sequence[Outcome]) -> Iterator[_Cell]:
-    """Reserved, pods' own, pods' own that come, shared."""
-    arrive = [(o.pod.key, _booked_cpus(o, node, zone.zone)) for o in coming]
-    stay = max(0, zone.after.exclusive - sum(count for _, count in arrive))
-    cells = [_Cell("reserved")] * zone.reserved + [_Cell("exclusive")] * stay
-    for pod, count in arrive:
-        cells += [_Cell("exclusive", f"comes: {pod}", "var(--good)")] * count
-    yield from (*cells, *[_Cell("shared")] * zone.after.shared)
-
-
-def _booked_cpus(outcome: Outcome, node: str, zone: int) -> int:
-    """CPUs of a NUMA node that the plan counts on for this pod."""
-    places = outcome.search.places if outcome.search else ()
-    bookings = next((place.bookings for place in places if place.node == node), ())
-    return sum(amounts["cpu"].value for number, amounts in bookings if number == zone and "cpu" in amounts)
-
-
 class _Cell(msgspec.Struct, frozen=True):
     """A CPU as it is drawn."""
 
@@ -76,6 +35,38 @@ class _Cell(msgspec.Struct, frozen=True):
     ring: str = ""
     """Colour of what is drawn around it; empty: nothing, and the cell is pale."""
     number: str = ""
+
+
+def draw(node: NodeView, wrong: Sequence[Outcome]) -> Markup:
+    """The node as SVG, cells by NUMA node. CPUs of pods that have to move are ringed; if none has to, of the others."""
+    hard = [outcome for outcome in wrong if outcome.main.severity == "hard"]
+    holders = {outcome.pod.key: cpus_at_fault(outcome) for outcome in hard or wrong}
+    zones = []
+    for zone in node.topology.nodes:
+        cells = []
+        for cpu in zone.cpus:
+            pods, use = ", ".join(pod for pod, cpus in holders.items() if cpu in cpus), use_of(cpu, node)
+            words = f"CPU {cpu}: {use}{f', held by {pods}' if pods else ''}"
+            cells.append(_Cell(use, words, "var(--bad)" if pods else "", str(cpu)))
+        zones.append((zone.id, cells))
+    return _drawing(f"CPUs of {node.name} by NUMA node", zones)
+
+
+def draw_counts(change: NodeChange, coming: Sequence[Outcome]) -> Markup:
+    """A node's CPUs after the plan, as many cells of each use as there will be; which ones these are, nobody knows yet.
+    `coming`: the pods that the plan counts on this node for."""
+    zones = []
+    for zone in change.zones:
+        arrive = []
+        for outcome in coming:
+            places = outcome.search.places if outcome.search else ()
+            bookings = next((place.bookings for place in places if place.node == change.node), ())
+            booked = sum(amounts["cpu"].value for at, amounts in bookings if at == zone.zone and "cpu" in amounts)
+            arrive += [_Cell("exclusive", f"comes: {outcome.pod.key}", "var(--good)")] * booked
+        stay = [_Cell("exclusive")] * (zone.after.exclusive - len(arrive))
+        reserved, shared = [_Cell("reserved")] * zone.reserved, [_Cell("shared")] * zone.after.shared
+        zones.append((zone.zone, [*reserved, *stay, *arrive, *shared]))
+    return _drawing(f"number of CPUs of {change.node} by NUMA node after the plan", zones)
 
 
 def _drawing(label: str, zones: Sequence[tuple[int, Sequence[_Cell]]]) -> Markup:
@@ -200,7 +191,7 @@ def _cpus(node: NodeView) -> dict[int, CPUSet]:
 def _row(node: NodeView, zones: Sequence[int], wrong: Sequence[Outcome], drawn: Collection[str]) -> tuple[Child, ...]:
     """`drawn`: names of the nodes that this page draws; the others are drawn on a page of their own."""
     query = "" if node.name in drawn else f"?node={urllib.parse.quote(node.name)}"
-    name = el("a", node.name, href=f"{query}#{_anchor(node)}") if node.topology.cpus else node.name
+    name = el("a", node.name, href=f"{query}#node-{node.name}") if node.topology.cpus else node.name
     count = page.badge(str(len(wrong)), "bad") if wrong else "0"
     return name, *(_cell(node, zone, wrong) for zone in zones), count
 
@@ -228,36 +219,19 @@ def _shade(part: float | None) -> str:
 def _node(node: NodeView, wrong: Sequence[Outcome]) -> Markup:
     pods = ", ".join(outcome.pod.key for outcome in wrong)
     words = f"misplaced: {pods}" if pods else "no misplaced pods"
-    facts = page.facts(list(_facts(node)))
+    sets = {"reserved": node.reserved.cpus, "held alone": node.pinned, "BE": node.be_pool}
+    facts: dict[str, Child] = {name: page.code(str(cpus)) if cpus else "none" for name, cpus in sets.items()}
+    facts["topology manager"] = f"{node.topology_policy or 'unknown'}, scope {node.topology_scope}"
+    distances = node.distances or {zone.id: dict(zone.distances) for zone in node.topology.nodes if zone.distances}
     return el(
         "article",
         el("h3", node.name),
         el("p", words, class_="note"),
         draw(node, wrong),
-        facts,
-        *_distances(node),
-        id=_anchor(node),
+        page.facts(facts.items()),
+        page.details("distances between zones", page.distances(distances))
+        if distances
+        else el("p", "Distances between its zones are not reported.", class_="note"),
+        id=f"node-{node.name}",
         style="margin-bottom:26px",
     )
-
-
-def _facts(node: NodeView) -> Iterator[tuple[str, Child]]:
-    for name, cpus in (("reserved", node.reserved.cpus), ("held alone", node.pinned), ("BE", node.be_pool)):
-        yield name, page.code(str(cpus)) if cpus else "none"
-    yield "topology manager", f"{node.topology_policy or 'unknown'}, scope {node.topology_scope}"
-
-
-def _distances(node: NodeView) -> Iterator[Markup]:
-    distances = node.distances or {zone.id: dict(zone.distances) for zone in node.topology.nodes if zone.distances}
-    if not distances:
-        yield el("p", "Distances between its zones are not reported.", class_="note")
-        return
-    zones = sorted(distances)
-    # 255 is the kernel's word for unreachable.
-    rows = [(f"NUMA {here}", *(str(distances[here].get(there, "–")) for there in zones)) for here in zones]
-    heads = ("distance", *(f"to {there}#" for there in zones))
-    yield page.details("distances between zones", page.table(heads, rows))
-
-
-def _anchor(node: NodeView) -> str:
-    return f"node-{node.name}"

@@ -93,13 +93,11 @@ def _body(tick: Tick, past: Remembered) -> list[Markup]:
 def _machine(tick: Tick) -> Markup:
     """CPUs and facts; distances between NUMA nodes, where the machine has several and reports them."""
     nodes = {node.id: dict(node.distances) for node in tick.snapshot.topology.nodes if node.distances}
-    rows = [(f"NUMA {here}", *(str(far.get(there, "–")) for there in nodes)) for here, far in nodes.items()]
-    table = page.table(("distance", *(f"to {there}#" for there in nodes)), rows)
     return page.section(
         "CPUs, pools and cache",
         *node_parts.cpu_map(tick.cpus, link="explain/cpu/"),
         node_parts.facts((*view.limits(tick), *view.inputs(tick))),
-        page.details("distances between NUMA nodes", table) if len(nodes) > 1 else None,
+        page.details("distances between NUMA nodes", page.distances(nodes)) if len(nodes) > 1 else None,
     )
 
 

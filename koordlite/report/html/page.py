@@ -13,7 +13,7 @@ import hashlib
 import html
 import pathlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -154,6 +154,12 @@ def table(
     whole = el("table", el("thead", el("tr", *head)), el("tbody", *body), class_="stack" if stacked else None)
     # Who uses no mouse scrolls what has the focus.
     return el("div", whole, class_="scroll", tabindex=None if stacked else 0)
+
+
+def distances(zones: Mapping[int, Mapping[int, int]]) -> Markup:
+    """A table of the distances between NUMA nodes; 255 is the kernel's word for unreachable."""
+    rows = [(f"NUMA {here}", *(str(zones[here].get(there, "–")) for there in sorted(zones))) for here in sorted(zones)]
+    return table(("distance", *(f"to {there}#" for there in sorted(zones))), rows)
 
 
 def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
