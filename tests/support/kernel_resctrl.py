@@ -20,7 +20,16 @@ from koordlite.lab.machine.processes import Processes
 from koordlite.lab.machine.rdt import RDT, Cache, Monitoring
 from koordlite.lab.machine.tree import Entry, File, Folder, refusal
 from koordlite.lab.pods.managers import Managers
-from koordlite.lab.resctrl.filesystem import MOST_PID, OPTIONS, EmulatedResctrl, LastStatus, RDTGroup, Reader, Writer
+from koordlite.lab.resctrl.filesystem import (
+    MOST_PID,
+    OPTIONS,
+    EmulatedResctrl,
+    LastStatus,
+    RDTGroup,
+    Reader,
+    Writer,
+    no_groups,
+)
 from koordlite.lab.resctrl.rmids import OCCUPANCY, CounterKey, Counters, RMIDs
 from koordlite.lab.resctrl.schemata import BLANKS, DECIMAL, HEX, DomainLayout, Rejected, Schema, lowest_run
 from koordlite.lab.sandbox import Sandbox
@@ -129,6 +138,27 @@ class FaultyCounters(Counters):
         return super().bytes(place)
 
 
+class HotplugLayout(DomainLayout):
+    """The caches with online CPUs. A cache whose last CPU goes offline is gone until one comes back."""
+
+    def __init__(self, machine: Machine, rdt: RDT) -> None:
+        super().__init__(machine, rdt)
+        self.online = machine.cpuset
+        self._places: Mapping[int, Mapping[int, int | None]] = {
+            2: machine.l2_ids(),
+            3: {cpu.id: cpu.l3 for cpu in machine.cpus},
+        }
+        self._node_of = {cpu.id: cpu.node for cpu in machine.cpus}
+
+    def ids(self, level: int) -> tuple[int, ...]:
+        places = {self._places[level].get(cpu) for cpu in self.online}
+        return tuple(sorted(place for place in places if place is not None))
+
+    def parts(self, l3: int) -> tuple[int, ...]:
+        nodes = {self._node_of[cpu] for cpu in self.online}
+        return tuple(number for number, node in enumerate(self.clusters(l3)) if node in nodes) or (0,)
+
+
 class KernelRMIDs(RMIDs):
     """RMIDs that are kept in limbo while a cache may still hold their lines.
 
@@ -139,7 +169,7 @@ class KernelRMIDs(RMIDs):
     def __init__(self, rdt: RDT, monitoring: Monitoring, layout: DomainLayout, now: Callable[[], float]) -> None:
         super().__init__(rdt, monitoring, layout)
         self.counters: FaultyCounters = FaultyCounters(monitoring, self.counters.unit_bytes)
-        self.now, self.unit, self.most = now, monitoring.unit_bytes, rdt.limit_bytes(layout.bytes(3))
+        self.now, self.unit, self.most = now, monitoring.unit_bytes, rdt.limit_bytes(layout.machine.l3_bytes)
         self._has_occupancy, self._always = OCCUPANCY in monitoring.events, rdt.since(6, 9)
         self._limbo: dict[int, set[int]] = {}
         self._due = 0.0
@@ -205,6 +235,7 @@ class KernelResctrl(EmulatedResctrl):
         """What each configurable event counts, by cache id, where it was chosen; survives unmounting."""
         super().__init__(msgspec.structs.replace(machine, resctrl=None), rdt, processes)
         self.status: KernelStatus = KernelStatus()
+        self.layout: HotplugLayout = HotplugLayout(machine, rdt)
         monitoring = self.rdt.monitoring
         self.rmids: KernelRMIDs | None = KernelRMIDs(self.rdt, monitoring, self.layout, now) if monitoring else None
         self._empty()
@@ -367,7 +398,8 @@ class KernelResctrl(EmulatedResctrl):
         """The content of `size`: bytes of cache each mask stands for; bandwidth as it is."""
         text = ""
         for schema in self.schemas.values():
-            each = self.layout.bytes(schema.level) // schema.cache.bits if schema.cache else 0
+            size = self.layout.machine.l3_bytes if schema.level == 3 else self.layout.machine.l2_bytes
+            each = size // schema.cache.bits if schema.cache else 0
             values = schema.values(group.closid).items()
             shown = (f"{i}={each * value.bit_count() if schema.cache else value}" for i, value in values)
             text += self.columns.line(schema, shown)
@@ -491,7 +523,20 @@ class KernelResctrl(EmulatedResctrl):
 
     def _follow(self) -> None:
         for schema in self.schemas.values():
-            schema.follow(self.layout.ids(schema.level))
+            free = [schema.full] * schema.closids
+            schema.domains = {i: schema.domains.get(i) or [*free] for i in self.layout.ids(schema.level)}
+
+    def counter_folder(self, group: RDTGroup) -> Folder:
+        """Caches come and go with their CPUs."""
+
+        def names() -> dict[str, int]:
+            return {f"mon_L3_{i:02}": i for i in self.layout.ids(3)}
+
+        return Folder(
+            make=no_groups,
+            lookup=lambda name: self.cache_counters(group, names()[name]) if name in names() else None,
+            folders=names,
+        )
 
     # ── sharing of cache bits ──
 

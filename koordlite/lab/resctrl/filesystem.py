@@ -153,7 +153,7 @@ class EmulatedResctrl:
         folder.entries.update(self.group_files(group))
         if self.rmids is None:
             return
-        folder.entries["mon_data"] = self._mon_data(group)
+        folder.entries["mon_data"] = self.counter_folder(group)
         if group.parent is None:
             monitors = Folder()
             monitors.make = lambda name: self._make_monitor(monitors, group, name)
@@ -331,19 +331,12 @@ class EmulatedResctrl:
 
     # ── counters ──
 
-    def _mon_data(self, group: RDTGroup) -> Folder:
-        """The folder of counters: one folder for each cache that has online CPUs."""
+    def counter_folder(self, group: RDTGroup) -> Folder:
+        """The folder of counters: one folder for each cache."""
+        caches: dict[str, Entry] = {f"mon_L3_{i:02}": self.cache_counters(group, i) for i in self.layout.ids(3)}
+        return Folder(caches, make=no_groups)
 
-        def names() -> dict[str, int]:
-            return {f"mon_L3_{i:02}": i for i in self.layout.ids(3)}
-
-        return Folder(
-            make=no_groups,
-            lookup=lambda name: self._cache_counters(group, names()[name]) if name in names() else None,
-            folders=names,
-        )
-
-    def _cache_counters(self, group: RDTGroup, cache_id: int) -> Folder:
+    def cache_counters(self, group: RDTGroup, cache_id: int) -> Folder:
         """Counters of a cache over all its NUMA nodes, and a folder for each node where they are counted apart."""
         parts, clusters = self.layout.parts(cache_id), self.layout.clusters(cache_id)
         folder = Folder(self._events(group, cache_id, parts), make=no_groups)

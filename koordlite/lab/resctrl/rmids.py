@@ -67,7 +67,7 @@ class RMIDs:
         self.layout = layout
         self.number = monitoring.rmids // layout.clusters_per_cache
         unit = monitoring.unit_bytes
-        self.threshold = rdt.limit_bytes(layout.bytes(3)) // self.number // unit * unit
+        self.threshold = rdt.limit_bytes(layout.machine.l3_bytes) // self.number // unit * unit
         self.free = collections.deque(range(1, self.number))
 
     def take(self) -> int:

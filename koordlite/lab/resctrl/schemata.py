@@ -32,15 +32,10 @@ class Rejected(Exception):
 
 
 class DomainLayout:
-    """The caches with online CPUs. A cache whose last CPU goes offline is gone until one comes back."""
+    """The caches of the machine, and the NUMA nodes below them."""
 
     def __init__(self, machine: Machine, rdt: RDT) -> None:
-        self._machine = machine
-        self.online = machine.cpuset
-        self._places: dict[int, dict[int, int | None]] = {
-            2: dict(machine.l2_ids()),
-            3: {cpu.id: cpu.l3 for cpu in machine.cpus},
-        }
+        self.machine = machine
         nodes: dict[int, set[int]] = {}
         for cpu in machine.cpus:
             if cpu.l3 is not None:
@@ -49,25 +44,18 @@ class DomainLayout:
         most = max(map(len, nodes.values()), default=1)
         self.clusters_per_cache = most if not rdt.amd and rdt.since(6, 11) else 1
         """Into how many parts the RMIDs of an L3 cache are cut."""
-        self._node_of = {cpu.id: cpu.node for cpu in machine.cpus}
 
     def ids(self, level: int) -> tuple[int, ...]:
-        """Cache ids of that level, ascending."""
-        places = {self._places[level].get(cpu) for cpu in self.online}
-        return tuple(sorted(place for place in places if place is not None))
+        """Cache ids of that level, 2 or 3, ascending."""
+        return self.machine.l3_ids if level == 3 else tuple(sorted(set(self.machine.l2_ids().values())))
 
     def clusters(self, l3: int) -> tuple[int, ...]:
         """NUMA nodes below one L3 cache, when the machine counts them apart (SNC, Linux 6.11); else none."""
         return self._nodes[l3] if self.clusters_per_cache > 1 else ()
 
     def parts(self, l3: int) -> tuple[int, ...]:
-        """Nodes of the cluster with online CPUs, by their number below the cache; the one of others is 0."""
-        nodes = {self._node_of[cpu] for cpu in self.online}
-        return tuple(number for number, node in enumerate(self.clusters(l3)) if node in nodes) or (0,)
-
-    def bytes(self, level: int) -> int:
-        """Size of one cache."""
-        return self._machine.l3_bytes if level == 3 else self._machine.l2_bytes
+        """Nodes of the cluster, by their number below the cache; the one of others is 0."""
+        return tuple(range(len(self.clusters(l3)))) or (0,)
 
 
 class Schema(msgspec.Struct, eq=False):
@@ -91,10 +79,6 @@ class Schema(msgspec.Struct, eq=False):
     def full(self) -> int:
         """The value of no limit."""
         return NO_LIMIT_MBPS if self.mbps else self.hardware.full
-
-    def follow(self, ids: Iterable[int]) -> None:
-        """Have these domains: one that comes back starts at no limit for all groups."""
-        self.domains = {i: self.domains.get(i) or [self.full] * self.closids for i in ids}
 
     def values(self, closid: int) -> dict[int, int]:
         """Allocation of one CLOSID, by cache id."""
@@ -132,7 +116,7 @@ def mounted(rdt: RDT, layout: DomainLayout, options: frozenset[str]) -> dict[str
         elif cache:
             schemas.append(Schema(name, level, cache, cache.closids))
     for schema in schemas:
-        schema.follow(layout.ids(schema.level))
+        schema.domains = {i: [schema.full] * schema.closids for i in layout.ids(schema.level)}
     return {schema.name: schema for schema in schemas}
 
 
