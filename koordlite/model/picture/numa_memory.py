@@ -23,24 +23,24 @@ KINDS: Mapping[PageKind, str] = {
 """Kinds of pages, and what they are called. Huge pages are those of hugetlbfs; a transparent one counts as private."""
 
 
-class ContainerMemory(msgspec.Struct, frozen=True, kw_only=True):
+class ContainerMemory(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One container; bytes by NUMA node."""
 
     container: str
     processes: int
+    cpus: CPUSet = EMPTY
+    """CPUs that it may use."""
+    mems: CPUSet = EMPTY
+    """NUMA nodes that it may take memory from; empty: the kernel does not say."""
     pages: Mapping[PageKind, Mapping[int, int]]
     mapped_by_others: Mapping[int, int]
     """Those of them that several processes map: migrate_pages(2) leaves them unless it may move all (CAP_SYS_NICE)."""
     locked: int = 0
     """Bytes that mlock(2) holds in memory; they are moved like others."""
-    ran: Mapping[int, float] = msgspec.field(default_factory=dict)
-    """Part of the CPU time of the sample that its threads used on each NUMA node; empty where they used none."""
     counted: Mapping[int, int] = msgspec.field(default_factory=dict)
     """The kernel's own sum for the group, which has page cache that no process maps as well; empty: it does not say."""
-    cpus: CPUSet = EMPTY
-    """CPUs that it may use."""
-    mems: CPUSet = EMPTY
-    """NUMA nodes that it may take memory from; empty: the kernel does not say."""
+    ran: Mapping[int, float] = msgspec.field(default_factory=dict)
+    """Part of the CPU time of the sample that its threads used on each NUMA node; empty where they used none."""
     unread: str = ""
     """Why not all of it was read."""
 

@@ -36,25 +36,16 @@ def answer(memory: PodMemory) -> Answer:
         away = remote(memory, container)
         why = list(_why(container, away))
         lines += [f"  {line}" for line in (*_pages(memory, container), *_away(memory, container, away, why))]
-        documents.append(
-            {
-                "container": container.container,
-                "processes": container.processes,
-                "cpus": str(container.cpus),
-                "mems": str(container.mems),
-                "pages": {kind: _keyed(amounts) for kind, amounts in container.pages.items()},
-                "mappedByOthers": _keyed(container.mapped_by_others),
-                "locked": container.locked,
-                "counted": _keyed(container.counted),
-                "ran": _keyed(container.ran),
-                "home": list(away.home),
-                "remote": _keyed(away.pages),
-                "movable": away.movable,
-                "moveSeconds": away.seconds,
-                "why": why,
-                "unread": container.unread,
-            }
-        )
+        document = msgspec.to_builtins(container, str_keys=True, enc_hook=str)
+        unread = document.pop("unread")
+        about_remote = {
+            "home": list(away.home),
+            "remote": _keyed(away.pages),
+            "movable": away.movable,
+            "moveSeconds": away.seconds,
+            "why": why,
+        }
+        documents.append({**document, **about_remote, "unread": unread})
     head = {"version": 1, "kind": "koordlite-numa-memory", "pod": memory.pod, "seconds": memory.seconds}
     return Answer(lines, {**head, "available": _keyed(memory.available), "containers": documents})
 
