@@ -281,14 +281,14 @@ def _view(machine: Machine, args: argparse.Namespace, history: History) -> Itera
 
 
 def _write_report(history: History, folder: pathlib.Path, machine: Machine) -> None:
+    from koordlite.report import summary
     from koordlite.report.html import run_report as html
     from koordlite.report.json import run_report as json
-    from koordlite.report.terminal import text
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_bytes(json.encode(json.document(history)))
     (folder / "run.html").write_text(html.document(history, title=f"koordlite on {machine.name}"), encoding="utf-8")
-    print(printable.lines(text.summary(history.summary())), end="")
+    print(printable.lines(summary.text(history.summary())), end="")
     print(printable.lines(f"report: {folder / 'run.json'}\n        {folder / 'run.html'}"))
 
 

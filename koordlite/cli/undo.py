@@ -27,7 +27,7 @@ from koordlite.model.change import Entry
 from koordlite.model.errors import ConfigError, InputError, JournalDenied, Problem
 from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.ports import Cluster
-from koordlite.report.terminal import text
+from koordlite.report import paragraph
 
 
 def undo(args: argparse.Namespace) -> int:
@@ -73,7 +73,7 @@ def undo(args: argparse.Namespace) -> int:
     if args.dry_run or not entries:
         listed = undo_list(host, entries, exclusive) if entries else []
         places = [{"place": place, "present": present, "found": value} for place, present, value in listed]
-        lines = [text.undo(listed).removesuffix("\n")]
+        lines = undo_lines(listed)
         commandline.print_answer(args.output, "koordlite-restore-list", {"places": places}, lines)
         return 1 if damaged and not entries else 0
     with Journal.open(settings.agent.state_dir, boot_id=boot) as undo_journal:
@@ -131,3 +131,12 @@ def _exclusive(args: argparse.Namespace, settings: Settings, host: Host) -> Sequ
         )
         return ()
     return state.pod_cpus if state.policy == configz.STATIC else ()
+
+
+def undo_lines(entries: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Steps of restore: for each (place, value there at present, value before our first write) of the undo list."""
+    rows = []
+    for path, value, before in entries:
+        now, then = value.strip(), before.strip()
+        rows.append((path, f"stays {then!r}" if now == then else f"{now!r} → {then!r}"))
+    return paragraph.columns(rows, "<") or ["nothing to restore: no file holds a value of ours"]

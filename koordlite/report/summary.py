@@ -1,4 +1,4 @@
-"""The numbers of a whole run, added up tick by tick."""
+"""The numbers of a whole run, added up tick by tick, and as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from koordlite.formulas.cpu import be_limit
-from koordlite.report import present
+from koordlite.report import paragraph, present, units
 from koordlite.report.present import Figures
 from koordlite.report.tick import Tick
 
@@ -118,3 +118,31 @@ def _widened(low: int | None, high: int | None, value: int | None) -> tuple[int 
     if value is None:
         return low, high
     return min(value if low is None else low, value), max(value if high is None else high, value)
+
+
+def text(numbers: Summary) -> str:
+    """The summary of a run, for its end."""
+    kinds = ", ".join(f"{kind} {count}" for kind, count in numbers.writes_by_kind.items())
+    reasons = ", ".join(f"{reason} {count}" for reason, count in numbers.decisions.items())
+    written = f"{numbers.writes}{f' ({kinds})' if kinds else ''}, {numbers.refusals} refused"
+    cost = f"{units.span(numbers.tick_seconds_mean)} each, {units.span(numbers.tick_seconds_max)} at most"
+    well = f"{units.span(numbers.seconds_well_above_threshold)} {present.WELL} ({present.WHY})"
+    alone = f"{units.span(numbers.prod_seconds_above_threshold)} by LS alone"
+    late = f"{units.span(numbers.seconds_late)} of that before BE was at the two CPUs it keeps"
+    facts = [
+        ("ran for", f"{units.span(numbers.seconds)}, {numbers.ticks} ticks, {cost}"),
+        ("above threshold", f"{units.span(numbers.seconds_above_threshold)}, of which {well}, {late}, and {alone}"),
+        ("limit of BE", _cores(numbers.be_limit_min, numbers.be_limit_max)),
+        ("BE used", f"{numbers.be_core_hours_used:.2f} of {numbers.be_core_hours_allowed:.2f} core hours allowed"),
+        ("writes", written),
+        ("changed by others", str(numbers.foreign_writes)),
+        ("decisions", reasons or "none"),
+    ]
+    if numbers.would_limit_min is not None:
+        would = _cores(numbers.would_limit_min, numbers.would_limit_max)
+        facts.insert(3, ("would limit BE to", f"{would}; cpuSuppress only observed"))
+    return "".join(f"{paragraph.fill(f'  {name:<19}{value}', 100, hanging=' ' * 21)}\n" for name, value in facts)
+
+
+def _cores(least: int | None, most: int | None) -> str:
+    return "unknown" if least is None else f"{units.cores_between(least, most)} cores"

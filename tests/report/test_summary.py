@@ -8,8 +8,8 @@ from reported import tick_of
 from koordlite import changes
 from koordlite.model.decision import Decision
 from koordlite.model.status import AppliedStep, ForeignWrite
+from koordlite.report import summary
 from koordlite.report.summary import Totals
-from koordlite.report.terminal import text
 from koordlite.report.tick import Tick
 
 
@@ -41,7 +41,7 @@ def test_time_above_the_threshold_and_the_part_no_limit_could_help() -> None:
 def test_above_by_a_cpu_or_more_is_told_apart_from_the_rounding_of_limits_to_whole_cpus() -> None:
     sums = total(at(0), at(1, node=5001), at(3, node=5999), at(7, node=6000), at(15, node=9000)).summary()
     assert (sums.seconds_above_threshold, sums.seconds_well_above_threshold) == (15, 12)
-    said = " ".join(text.summary(sums).split())
+    said = " ".join(summary.text(sums).split())
     assert "above threshold 15.0 s, of which 12.0 s by a CPU or more (less is rounding: limits are whole CPUs)" in said
 
 

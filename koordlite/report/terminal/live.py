@@ -8,9 +8,10 @@ import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from koordlite.model import printable
+from koordlite.model import printable, times
+from koordlite.report import units
 from koordlite.report.history import DecisionEvent, History, Remembered
-from koordlite.report.terminal import text
+from koordlite.report.sentence import headline
 from koordlite.report.terminal.decision_log import Minutes
 from koordlite.report.tick import Tick
 
@@ -39,8 +40,8 @@ class LiveView:
             self._screen.show(self._title, tick, self._history.remembered())
             return
         for event in events:
-            self._write(text.event(event))
-        self._time = text.moment(tick.time, tick.wall)
+            self._write(f"{_moment(event.time, event.wall)}  {headline(event.decision)}")
+        self._time = _moment(tick.time, tick.wall)
         if minute := self._minutes.add(tick, len(events)):
             self._write(f"{self._time}  {minute}")
 
@@ -67,6 +68,11 @@ class LiveView:
             if str(error) != self._lost:
                 LOG.error("lines of the live view are lost: %s", error)
             self._lost = str(error)
+
+
+def _moment(time: float, wall: float) -> str:
+    """Beginning of a line, in the form of the log; by the clock of the run where no wall clock is known."""
+    return times.show(wall) if wall else f"{units.clock(time):>7}"
 
 
 class _Screen:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from reported import tick_of, tick_with
 
 from koordlite import changes
+from koordlite.cli.undo import undo_lines
 from koordlite.model.status import AppliedStep, ForeignWrite
+from koordlite.report import summary
 from koordlite.report.history import History
-from koordlite.report.terminal import status, text
+from koordlite.report.terminal import status
 from koordlite.report.tick import Tick
 
 
@@ -39,13 +41,13 @@ def test_status_names_problems_refusals_and_other_writers(ticks: tuple[Tick, ...
 
 
 def test_undo_list_says_what_restore_writes_where() -> None:
-    shown = text.undo([("cpuset.cpus", "4-7\n", "0-31\n"), ("cpu.max", "max 100000", "max 100000")])
-    assert shown == "cpuset.cpus  '4-7' → '0-31'\ncpu.max      stays 'max 100000'\n"
-    assert "nothing to restore" in text.undo([])
+    shown = undo_lines([("cpuset.cpus", "4-7\n", "0-31\n"), ("cpu.max", "max 100000", "max 100000")])
+    assert shown == ["cpuset.cpus  '4-7' → '0-31'", "cpu.max      stays 'max 100000'"]
+    assert "nothing to restore" in undo_lines([])[0]
 
 
 def test_summary_is_short_and_complete(history: History) -> None:
-    shown = text.summary(history.summary())
+    shown = summary.text(history.summary())
     assert "4:00, 241 ticks" in shown
     assert "writes             38 (cpuset.cpus 38), 0 refused" in shown
     assert "changed by others  1" in shown
@@ -53,6 +55,6 @@ def test_summary_is_short_and_complete(history: History) -> None:
 
 
 def test_summary_of_no_run() -> None:
-    shown = text.summary(History({}, {}).summary())
+    shown = summary.text(History({}, {}).summary())
     assert "limit of BE        unknown" in shown
     assert "would" not in shown
