@@ -8,6 +8,8 @@ A plugin is a module with
   or `cycle` (it names in any order, and the cycle sorts: lowest priority first and so on);
 * `judge(view, config, handle)`, a generator. `verdict = yield Finding(...)` names a pod and learns at once whether the
   plan takes it, so that a balancing plugin subtracts only what really goes. Who does not care ignores the answer;
+* `READS`, where it does not follow from everything: which `Facet`s its findings follow from. While none of them has
+  changed, nor nodes, pods' specs and places, nor the plan so far, what it named in the last cycle is named again;
 * `numbers(pod, view, config, handle)`, if it has something to say of a single pod: the numbers that it goes by, in one
   line, also where nothing is wrong. Only `explain` asks.
 
@@ -37,12 +39,14 @@ from koordlite.formulas.topology.numa import Severity
 from koordlite.model import duration
 
 __all__ = [
+    "FACETS",
     "POINTS",
     "Aside",
     "Conversation",
     "Cordon",
     "DeletionCost",
     "DisruptionBudget",
+    "Facet",
     "Finding",
     "Handle",
     "Judge",
@@ -67,6 +71,10 @@ __all__ = [
 Point = Literal["deschedule", "balance"]
 """When a plugin works: all of `deschedule`, of every profile, before the first of `balance`."""
 POINTS: tuple[Point, ...] = ("deschedule", "balance")
+Facet = Literal["statuses", "time", "usage"]
+"""Parts of a picture that change where no place of a pod follows from them: statuses of pods and reports of what their
+containers have, the time, and measured usage."""
+FACETS: frozenset[Facet] = frozenset(("statuses", "time", "usage"))
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -234,6 +242,8 @@ class Plugin(msgspec.Struct, frozen=True):
     order: Literal["own", "cycle"] = "own"
     numbers: Numbers | None = None
     """Its numbers about one pod; None when it has no words for that."""
+    reads: frozenset[Facet] = FACETS
+    """Facets that its findings follow from."""
 
 
 def judgeable(pod: PodView) -> bool:

@@ -20,6 +20,7 @@ from descheduler.cycle import faults
 from descheduler.cycle.candidate import Candidate, Pacer, decision_order
 from descheduler.cycle.handle import ProfileHandle
 from descheduler.cycle.node_changes import changes
+from descheduler.cycle.steps import Step, Steps
 from descheduler.filters import default_evictor, limits
 from descheduler.filters.limits import Budget
 from descheduler.fit import kept
@@ -139,6 +140,13 @@ class _Draft:
         self._memory: dict[tuple[str, str], object] = {}
         self._budget = Budget(setup.limits, view, past_evictions.places(past.background.values()))
         self._fit = kept.of(view)
+        self._steps = (
+            Steps(view, setup, self._fit)
+            if explained
+            else Steps.of(view, setup, self._fit, past.background, past.history)
+        )
+        self._step = Step()
+        """The one that is made."""
         now = view.now
         self._pacer = Pacer(setup.pacing, past.history, now)
         self._expect(past_evictions.outstanding(past.history, view.unbound, now))
@@ -166,12 +174,40 @@ class _Draft:
         plugins = [entry for entry in judge.profile.plugins if entry[0].point == point]
         if self._view.nodes and not judge.nodes:
             self._notes += [_nowhere(judge.profile, plugin) for plugin, _ in plugins]
-        for order, entries in itertools.groupby(plugins, key=lambda entry: entry[0].order):
-            if order == "cycle":
-                self._together(judge, list(entries))
+        for order, group in itertools.groupby(plugins, key=lambda entry: entry[0].order):
+            for entries in [list(group)] if order == "cycle" else [[entry] for entry in group]:
+                key = (judge.profile.name, point, *(plugin.name for plugin, _ in entries))
+                self._step = Step()
+                if order == "own" and (step := self._steps.repeated(key, entries[0][0])):
+                    self._repeat(judge, *entries[0], step)
+                    continue
+                if order == "cycle":
+                    self._together(judge, entries)
+                else:
+                    self._hear(judge, *entries[0], lambda finding: self._answer(judge, finding.pod, (finding,)))
+                self._steps.add(key, self._step)
+
+    def _repeat(self, judge: _Judge, plugin: Plugin, config: object, step: Step) -> None:
+        """Decide as in the last plan."""
+        for message in step.asides:
+            self._keep(judge, plugin, config, message)
+        for number, (uid, findings, last) in enumerate(step.answers):
+            pod, before = self._view.by_uid[uid], self._outcomes.get(uid)
+            age = self._view.age(pod)
+            if last is None:
+                assert before is not None, "the plan takes it already"
+                outcome = msgspec.structs.replace(before, findings=findings)
+            elif last.pod is pod and last.age_seconds == age:
+                outcome = last
             else:
-                for plugin, config in entries:
-                    self._hear(judge, plugin, config, lambda finding: self._answer(judge, finding.pod, (finding,)))
+                outcome = msgspec.structs.replace(last, pod=pod, age_seconds=age)
+                step.answers[number] = uid, findings, outcome
+            if last and last.verdict == "evict":
+                self._count(pod)
+                self._evictions.add(uid)
+                if self._setup.fit == "plan":
+                    self._go(outcome)
+            self._outcomes[uid] = _merge(before, outcome)
 
     def _handle(self, judge: _Judge, plugin: str, view: View) -> ProfileHandle:
         profile, names = judge.profile, judge.nodes.names
@@ -218,6 +254,7 @@ class _Draft:
         fault = self._converse(judge, plugin, config, self._view, once)
         if not fault:
             return
+        self._step.lasting = False
         bad = faults.culprits(self._view, lambda view: self._converse(judge, plugin, config, view, None))
         self._notes += [
             Note(node=node, reason=PLUGIN_FAULT, text=text, plugin=plugin.name) for node, text in faults.summaries(bad)
@@ -256,6 +293,7 @@ class _Draft:
                 self._keep(judge, plugin, config, message)
 
     def _keep(self, judge: _Judge, plugin: Plugin, config: object, message: Aside) -> None:
+        self._step.asides.append(message)
         if isinstance(message, Note):
             self._notes.append(msgspec.structs.replace(message, plugin=plugin.name))
             if message.reason in _UNSURE:
@@ -276,6 +314,7 @@ class _Draft:
         pod = self._view.by_uid[uid]
         before = self._outcomes.get(pod.uid)
         if before and before.verdict == "evict":
+            self._step.answers.append((uid, findings, None))
             self._outcomes[pod.uid] = _merge(before, msgspec.structs.replace(before, findings=findings))
             return Verdict(evicted=False, reason="GoesAlready")
         candidate = Candidate(pod, findings, judge.profile, self._view.age(pod), self._past.sightings)
@@ -283,6 +322,8 @@ class _Draft:
             outcome = self._decide(candidate, judge.guards)
         except Exception as error:  # noqa: BLE001 - one pod's fault costs that pod
             outcome = candidate.kept((Refusal(FAULT, _fault(error)),))
+            self._step.lasting = False
+        self._step.answers.append((uid, findings, outcome))
         self._outcomes[pod.uid] = _merge(before, outcome)
         if outcome.verdict == "evict":
             self._evictions.add(pod.uid)
@@ -303,7 +344,9 @@ class _Draft:
             outcomes = self._decide_all(candidates, judge.guards, together)
         except Exception as error:  # noqa: BLE001 - a fault about one set of pods costs that set
             outcomes = [one.kept((Refusal(FAULT, _fault(error)),)) for one in candidates]
+        self._step.lasting = False
         for outcome in outcomes:
+            self._step.answers.append((outcome.pod.uid, outcome.findings, outcome))
             self._outcomes[outcome.pod.uid] = _merge(self._outcomes.get(outcome.pod.uid), outcome)
         stays = next((outcome for outcome in outcomes if outcome.verdict == "kept"), None)
         if stays:
@@ -386,9 +429,10 @@ class _Draft:
             return candidate.kept((Refusal("FitsNowhere", search.sentence),), search)
         if reason:
             return candidate.kept((Refusal(reason, text),), search)
+        outcome = self._take(candidate, search)
         if self._setup.fit == "plan":
-            self._go(pod, search.places[0] if search.places else None)
-        return self._take(candidate, search)
+            self._go(outcome)
+        return outcome
 
     def _refusals(self, candidate: Candidate, guards: default_evictor.Guards) -> tuple[Refusal, ...]:
         pod, args = candidate.pod, candidate.profile.args
@@ -408,8 +452,7 @@ class _Draft:
 
     def _take(self, candidate: Candidate, search: Search) -> Outcome:
         pod, target = candidate.pod, search.places[0].node if search.places else ""
-        self._budget.take(pod)
-        self._pacer.take(pod)
+        self._count(pod)
         return Outcome(
             pod,
             candidate.findings,
@@ -420,12 +463,16 @@ class _Draft:
             age_seconds=candidate.age_seconds,
         )
 
-    def _go(self, pod: PodView, place: Place | None) -> None:
+    def _count(self, pod: PodView) -> None:
+        self._budget.take(pod)
+        self._pacer.take(pod)
+
+    def _go(self, outcome: Outcome) -> None:
         # A pod that has ended was replaced when it did: nothing comes for it, and it takes no capacity anywhere.
-        if place and pod.pod.active:
-            self._fit.move(pod, place)
+        if outcome.search and outcome.search.places and outcome.pod.pod.active:
+            self._fit.move(outcome.pod, outcome.search.places[0])
         else:
-            self._fit.leave(pod)
+            self._fit.leave(outcome.pod)
 
     def finished(self) -> EvictionPlan:
         """The plan, once every profile's plugins have judged."""
@@ -433,10 +480,11 @@ class _Draft:
         for point in POINTS:
             for judge in self._judges:
                 self._work(judge, point)
+        self._steps.end()
         decided = self._outcomes
         if self._setup.fit == "snapshot":  # Nothing was to count on it; the state of nodes afterwards is reported.
             for outcome in (o for o in decided.values() if o.verdict == "evict"):
-                self._go(outcome.pod, outcome.search.places[0] if outcome.search and outcome.search.places else None)
+                self._go(outcome)
         for finding in (finding for outcome in decided.values() for finding in outcome.findings):
             self._not_judged[finding.plugin].discard(finding.pod)
         unjudged = set[str]().union(*self._not_judged.values())

@@ -107,14 +107,14 @@ class KeptFit(FitSearch):
         if entry is None and self._is_alike:
             entry = self._last[1].get(key)
         answer: T
-        _, answer = self._answers[key] = entry if entry and _alike_pods(entry[0], pod) else (pod, ask())
+        _, answer = self._answers[key] = entry if entry and alike_pods(entry[0], pod) else (pod, ask())
         return answer
 
     def _note(self, pod: PodView, place: Place | None) -> None:
         """A move of the last plan is made when a question needs it, another one at once."""
         number, last = len(self._moves), self._last[0]
         if self._is_alike:
-            self._is_alike = number < len(last) and last[number][1] == place and _alike_pods(last[number][0], pod)
+            self._is_alike = number < len(last) and last[number][1] == place and alike_pods(last[number][0], pod)
             if not self._is_alike and self._made > number:
                 self._made = -1
         if not self._is_alike:
@@ -152,10 +152,10 @@ def _alike_nodes(one: NodeView, other: NodeView) -> bool:
     if one is other:
         return True
     same = all(getattr(one, name) is getattr(other, name) for name in _FIXED) and one.reserved == other.reserved
-    return same and len(one.pods) == len(other.pods) and all(map(_alike_pods, one.pods, other.pods))
+    return same and len(one.pods) == len(other.pods) and all(map(alike_pods, one.pods, other.pods))
 
 
-def _alike_pods(one: PodView, other: PodView) -> bool:
+def alike_pods(one: PodView, other: PodView) -> bool:
     """Tell whether they differ in their statuses alone, of which no place follows."""
     if one is other:
         return True

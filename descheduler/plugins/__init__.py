@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
-from descheduler.framework import POINTS, Plugin
+from descheduler.framework import FACETS, POINTS, Plugin
 from koordlite.model.errors import ConfigError, Problem
 
 GROUP = "descheduler.plugins"
@@ -73,4 +73,5 @@ def _load(module: Any) -> Plugin:
         point=module.POINT,
         order=getattr(module, "ORDER", "own"),
         numbers=getattr(module, "numbers", None),
+        reads=frozenset(getattr(module, "READS", FACETS)),
     )

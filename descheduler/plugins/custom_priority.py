@@ -19,6 +19,7 @@ from descheduler.rules import pod_filter
 
 NAME = "CustomPriority"
 POINT = "balance"
+READS = ()
 MISSES = 5
 """After so many pods in a row that fit nowhere, the rest of the node is not asked: they are larger."""
 

@@ -17,6 +17,7 @@ from koordlite.model.settings import bounded
 
 NAME = "FragmentationAware"
 POINT = "balance"
+READS = ()
 
 
 _USUAL = ("cpu", "memory")

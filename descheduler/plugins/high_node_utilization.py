@@ -18,6 +18,7 @@ from koordlite.model.settings import bounded
 
 NAME = "HighNodeUtilization"
 POINT = "balance"
+READS = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from koordlite.model.settings import bounded
 
 NAME = "LowNodeUtilization"
 POINT = "balance"
+READS = ("usage",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from descheduler.rules.pod_filter import owned_by, select_groups
 
 NAME = "RemoveDuplicates"
 POINT = "balance"
+READS = ()
 
 _Alike = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]
 """Namespace, owners as (kind, name), images."""

@@ -18,6 +18,7 @@ from descheduler.rules.pod_filter import select
 
 NAME = "RemovePodsHavingTooManyRestarts"
 POINT = "deschedule"
+READS = ("statuses",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ from koordlite.model.wire import objects
 
 NAME = "RemovePodsViolatingInterPodAntiAffinity"
 POINT = "deschedule"
+READS = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from descheduler.rules.pod_filter import select_groups
 
 NAME = "RemovePodsViolatingNodeAffinity"
 POINT = "deschedule"
+READS = ()
 
 AffinityType = Literal[
     "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"

@@ -18,6 +18,7 @@ from koordlite.model.wire import objects
 
 NAME = "RemovePodsViolatingNodeTaints"
 POINT = "deschedule"
+READS = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -28,6 +28,7 @@ from koordlite.model.wire import objects
 
 NAME = "RemovePodsViolatingTopologySpreadConstraint"
 POINT = "balance"
+READS = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from koordlite.model.settings import bounded
 
 NAME = "ScaleDownBinPack"
 POINT = "balance"
+READS = ()
 LAST = 2**31 - 1
 """Cost of a pod that may not be evicted: its owner should remove it after all others."""
 

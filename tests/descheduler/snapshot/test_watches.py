@@ -411,13 +411,14 @@ def seen(plan: EvictionPlan) -> tuple[object, ...]:
 @pytest.mark.parametrize("seed", slices.first(range(40), 2))
 def test_every_plan_is_that_of_a_fresh_list(server: Server, following: Watches, seed: int) -> None:
     weather, held, pictures = Weather(server, seed), cluster.nothing_yet(), assemble.Pictures()
-    by_watch = 0
+    by_watch, policy = 0, POLICY
     for number in range(25):
         before = len(server.lists)
         held = cluster.read(server, before=held, watches=following)
         by_watch += cluster.PATHS["Pod"] not in server.lists[before:]
         fresh = cluster.read(server, before=cluster.nothing_yet())
-        policy = weather.chance.choice([POLICY, RELOADED])
+        if weather.chance.random() < 0.3:
+            policy = POLICY if policy == RELOADED else RELOADED
         plan = decided(held, pictures, policy, weather.now)
         assert seen(plan) == seen(decided(fresh, assemble.Pictures(), policy, weather.now))
         server.settle(following.kinds)

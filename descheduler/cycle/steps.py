@@ -1,0 +1,123 @@
+"""The steps of one plan after the other: what a plugin named and was answered holds while nothing that either follows
+from has changed.
+
+A step is one plugin's conversation, or that of several whose findings are decided on together. It follows from the
+picture, the policy, what earlier cycles left, and what the plan has moved before. So where these are alike and all
+steps before moved what they moved in the last plan, a step is that of the last plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from descheduler.fit.kept import alike_pods
+from descheduler.fit.search import FitSearch
+from descheduler.framework import Aside, Facet, Finding, Plugin, Remember, View
+from descheduler.history.past_evictions import History, Requests
+from descheduler.plan import Outcome, Setup
+
+Key = tuple[str, ...]
+"""Profile, point, and plugins."""
+
+
+class Step(msgspec.Struct):
+    """A part of a plan."""
+
+    asides: list[Aside] = []
+    answers: list[tuple[str, tuple[Finding, ...], Outcome | None]] = []
+    """uid of each pod that was named, what was found, and the answer; None: the plan took it already."""
+    lasting: bool = True
+    """It follows from what is compared. A step with a fault is tried again, and one that remembers goes on."""
+
+    def moves(self) -> list[object]:
+        """What it changed for the steps after it."""
+        return [
+            (
+                uid,
+                answer.search and answer.search.places[:1],
+                answer.waiting and (answer.waiting[0].uid, answer.waiting[1]),
+            )
+            for uid, _, answer in self.answers
+            if answer and answer.verdict == "evict"
+        ]
+
+
+class Steps:
+    """The steps of a plan, and those of the last one as far as they hold."""
+
+    def __init__(self, view: View, setup: Setup, fit: FitSearch) -> None:
+        self._inputs = view, setup, fit
+        self._steps: dict[Key, Step] = {}
+        self._last: Mapping[Key, Step] = {}
+        self._changed = frozenset[Facet]()
+
+    @classmethod
+    def of(cls, view: View, setup: Setup, fit: FitSearch, background: Requests, history: History) -> Steps:
+        """Begin a plan. What earlier evictions left ties steps to the time, as do windows and the least age of pods."""
+        steps = cls(view, setup, fit)
+        if view.cache is None:
+            return steps
+        last = view.cache.pop(Steps, None)
+        timed = background or history or setup.pacing.windows
+        if timed or any(args.min_pod_age for one in setup.profiles for args in (one.args, *one.more_args)):
+            return steps
+        view.cache[Steps] = steps
+        if isinstance(last, Steps) and last._holds(view, setup, fit):
+            steps._last, steps._changed = last._steps, last._facets(view)
+        return steps
+
+    def _holds(self, view: View, setup: Setup, fit: FitSearch) -> bool:
+        """Tell whether all that every step follows from is the same. That the fit goes on says it of nodes and pods on
+        them, namespaces and volumes."""
+        last, last_setup, last_fit = self._inputs
+        names = ("budgets", "priority_classes", "storage_classes", "moving", "replicas")
+        return (
+            fit is last_fit
+            and (setup is last_setup or _policy(setup) == _policy(last_setup))
+            and all(getattr(view, name) == getattr(last, name) for name in names)
+            and len(view.unbound) == len(last.unbound)
+            and all(map(alike_pods, view.unbound, last.unbound))
+        )
+
+    def _facets(self, view: View) -> frozenset[Facet]:
+        last, changed = self._inputs[0], set[Facet]()
+        if view.time != last.time:
+            changed.add("time")
+        if view.usage != last.usage:
+            changed.add("usage")
+        if any(one is not other for one, other in zip(view.nodes.values(), last.nodes.values(), strict=True)):
+            changed.add("statuses")
+        return frozenset(changed)
+
+    def repeated(self, key: Key, plugin: Plugin) -> Step | None:
+        """The plugin's step of the last plan, which is this one's too; None when it is to be made."""
+        step = self._last.get(key)
+        if step is None or not step.lasting or plugin.reads & self._changed:
+            return None
+        self._steps[key] = step
+        return step
+
+    def add(self, key: Key, step: Step) -> None:
+        """Note a step that was made. Where it moved something else than in the last plan, none after it is repeated."""
+        waits = any(f.sightings > 1 or f.min_age_seconds > 0 for _, findings, _ in step.answers for f in findings)
+        if waits or any(isinstance(one, Remember) for one in step.asides):
+            step.lasting = False
+        last = self._last.get(key)
+        if last is None or last.moves() != step.moves():
+            self._last = {}
+        self._steps[key] = step
+
+    def end(self) -> None:
+        """Forget the last plan."""
+        self._last = {}
+
+
+def _policy(setup: Setup) -> Setup:
+    """The policy by the names of its plugins: each cycle times plugins of its own."""
+    profiles = [
+        msgspec.structs.replace(one, plugins=tuple([(plugin.name, config) for plugin, config in one.plugins]))
+        for one in setup.profiles
+    ]
+    return msgspec.structs.replace(setup, profiles=tuple(profiles))
