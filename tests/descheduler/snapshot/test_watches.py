@@ -417,12 +417,12 @@ def test_every_plan_is_that_of_a_fresh_list(server: Server, following: Watches, 
         held = cluster.read(server, before=held, watches=following)
         by_watch += cluster.PATHS["Pod"] not in server.lists[before:]
         fresh = cluster.read(server, before=cluster.nothing_yet())
-        if weather.chance.random() < 0.3:
+        if weather.chance.random() < 0.2:
             policy = POLICY if policy == RELOADED else RELOADED
         plan = decided(held, pictures, policy, weather.now)
         assert seen(plan) == seen(decided(fresh, assemble.Pictures(), policy, weather.now))
         server.settle(following.kinds)
-        if weather.chance.random() < 0.4:  # Nothing that a place in the picture follows from.
+        if weather.chance.random() < 0.5:  # Nothing that a place in the picture follows from.
             for _ in range(5):
                 weather.restart()
         else:
