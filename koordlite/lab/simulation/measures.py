@@ -6,7 +6,6 @@ import collections
 import itertools
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import structs
@@ -14,12 +13,10 @@ from msgspec import structs
 from koordlite.changes import eviction
 from koordlite.lab.cluster import scenario
 from koordlite.lab.cluster.scenario import Expectation
+from koordlite.lab.sandbox import Sandbox
 from koordlite.report import present, units
 from koordlite.report.simulation import ExpectationResult, Figures, Workload
 from koordlite.report.tick import Tick
-
-if TYPE_CHECKING:
-    from koordlite.lab.simulation.runner import Stage
 
 _US_PER_CORE_HOUR = 3600e6
 
@@ -52,42 +49,35 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     evictions: int = 0
 
 
-class Recorder:
-    """Takes the samples."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self.samples: list[Sample] = []
-        self._restarts: dict[str, int] = {}
-
-    def take(self, tick: Tick | None) -> None:
-        """Note this moment; `tick` is what the agent did in it."""
-        pods: dict[str, Amount] = {}
-        for pod in self._stage.sandbox.kubelet.running.values():
-            key, parts = pod.described.key, pod.workloads
-            self._restarts[key] = sum(pod.restarts.values())
-            pods[key] = Amount(
-                sum(each.wanted_us for each in parts),
-                sum(each.used_us for each in parts),
-                self._restarts[key],
-                str(pod.described.qos_class),
-            )
-        sample = Sample(time=self._stage.sandbox.clock.seconds, pods=pods, restarts=sum(self._restarts.values()))
-        if tick is not None:
-            evictions = sum(step.ok and step.place.kind is eviction.PLACE for step in tick.applied)
-            refused = sum(not step.ok for step in tick.applied)
-            sample = structs.replace(
-                sample,
-                row=tick.figures,
-                status=tick.status,
-                reasons=frozenset(decision.reason for decision in tick.decisions),
-                problems=frozenset(map(str, tick.problems)),
-                writes=len(tick.applied) - refused - evictions,
-                refused=refused,
-                foreign=len(tick.foreign),
-                evictions=evictions,
-            )
-        self.samples.append(sample)
+def take(sandbox: Sandbox, tick: Tick | None, restarts: dict[str, int]) -> Sample:
+    """Note this moment; `tick` is what the agent did in it. `restarts` are those of every pod there was, by
+    NAMESPACE/NAME, and are brought up to date."""
+    pods: dict[str, Amount] = {}
+    for pod in sandbox.kubelet.running.values():
+        key, parts = pod.described.key, pod.workloads
+        restarts[key] = sum(pod.restarts.values())
+        pods[key] = Amount(
+            sum(each.wanted_us for each in parts),
+            sum(each.used_us for each in parts),
+            restarts[key],
+            str(pod.described.qos_class),
+        )
+    machine = Sample(time=sandbox.clock.seconds, pods=pods, restarts=sum(restarts.values()))
+    if tick is None:
+        return machine
+    evictions = sum(step.ok and step.place.kind is eviction.PLACE for step in tick.applied)
+    refused = sum(not step.ok for step in tick.applied)
+    return structs.replace(
+        machine,
+        row=tick.figures,
+        status=tick.status,
+        reasons=frozenset(decision.reason for decision in tick.decisions),
+        problems=frozenset(map(str, tick.problems)),
+        writes=len(tick.applied) - refused - evictions,
+        refused=refused,
+        foreign=len(tick.foreign),
+        evictions=evictions,
+    )
 
 
 def workloads(samples: Sequence[Sample]) -> tuple[Workload, ...]:

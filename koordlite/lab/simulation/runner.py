@@ -3,6 +3,7 @@ to both."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import errno
 import math
@@ -21,7 +22,7 @@ from koordlite.lab.cluster.scenario import Event
 from koordlite.lab.cluster.scenario_cluster import ScenarioCluster
 from koordlite.lab.pods import kubelet
 from koordlite.lab.simulation import measures, reading
-from koordlite.lab.simulation.measures import Recorder
+from koordlite.lab.simulation.measures import Sample
 from koordlite.lab.simulation.reading import Play
 from koordlite.model import cpuset
 from koordlite.model.errors import InputError
@@ -29,7 +30,7 @@ from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.status import Pause
 from koordlite.ports import ClusterView
 from koordlite.report.history import History
-from koordlite.report.simulation import ExpectationResult, Happening, Simulated
+from koordlite.report.simulation import Happening, Simulated
 
 _SETS = ("cpuset.cpus", "cpuset.cpus.effective")
 _PROGRAMMED = (
@@ -170,69 +171,47 @@ _ALMOST_NOTHING = 1e-6
 
 def play(scene: Play, *, seed: int | None = None) -> Simulated:
     """The whole scenario; `seed` in place of that of the file."""
-    seed = scene.scenario.seed if seed is None else seed
+    written, seed = scene.scenario, scene.scenario.seed if seed is None else seed
+    samples, happenings = list[Sample](), list[Happening]()
+    history, restarts, texts = History({}, {}), dict[str, int](), dict[int, str]()
+    due = collections.deque(sorted(written.events, key=lambda event: event.seconds))
     with tempfile.TemporaryDirectory(prefix="koordlite-simulation-") as state:
         stage = Stage(scene, seed=seed, state=Path(state))
+        interval = stage.settings.agent.interval_seconds
+        read = {"file": stage.read, "cpus": stage.cpus}
         try:
-            return _Run(scene, stage, seed).whole()
+            stage.start()
+            for _ in range(math.ceil(written.seconds / interval)):
+                now = stage.sandbox.clock.seconds
+                happenings += [Happening(now, words) for words in stage.wake()]
+                while due and due[0].seconds <= now + _ALMOST_NOTHING:
+                    happenings += [Happening(now, words) for words in stage.happen(due.popleft())]
+                tick = stage.agent.tick() if stage.agent else None
+                if tick:
+                    history.add(dataclasses.replace(tick, time=now, tick_seconds=0.0))
+                samples.append(measures.take(stage.sandbox, tick, restarts))
+                # The last text before the end of an expectation's time counts.
+                for number, expected in enumerate(written.expect):
+                    if expected.is_text and (expected.to is None or now <= scenario.seconds(expected.to)):
+                        texts[number] = read[expected.measure](expected.of)
+                stage.sandbox.advance(interval)
+            not_put_back = stage.stop()
         finally:
             stage.close()
-
-
-class _Run:
-    def __init__(self, scene: Play, stage: Stage, seed: int) -> None:
-        self._play, self._stage, self._seed = scene, stage, seed
-        self._recorder = Recorder(stage)
-        self._history = History({}, {})
-        self._due = sorted(scene.scenario.events, key=lambda event: event.seconds)
-        self._happenings: list[Happening] = []
-        self._texts: dict[int, str] = {}
-
-    def whole(self) -> Simulated:
-        """Every tick, then outcome."""
-        written = self._play.scenario
-        interval = self._stage.settings.agent.interval_seconds
-        self._stage.start()
-        for _ in range(math.ceil(written.seconds / interval)):
-            self._tick()
-            self._stage.sandbox.advance(interval)
-        not_put_back = self._stage.stop()
-        samples = self._recorder.samples
-        workloads = measures.workloads(samples)
-        best_effort = frozenset(each.pod for each in workloads if each.qos == "BE")
-        return Simulated(
-            name=self._play.name,
-            about=written.about,
-            label=self._play.label or self._play.name,
-            machine=written.machine,
-            seconds=written.seconds,
-            seed=self._seed,
-            history=self._history,
-            workloads=workloads,
-            happenings=tuple(self._happenings),
-            checks=tuple(self._checks(not_put_back)),
-            figures=measures.figures(samples, best_effort),
-        )
-
-    def _tick(self) -> None:
-        now = self._stage.sandbox.clock.seconds
-        self._note(now, self._stage.wake())
-        while self._due and self._due[0].seconds <= now + _ALMOST_NOTHING:
-            self._note(now, self._stage.happen(self._due.pop(0)))
-        tick = self._stage.agent.tick() if self._stage.agent else None
-        if tick:
-            self._history.add(dataclasses.replace(tick, time=now, tick_seconds=0.0))
-        self._recorder.take(tick)
-        # The last sample before the end of an expectation's time counts.
-        measures = {"file": self._stage.read, "cpus": self._stage.cpus}
-        for number, expected in enumerate(self._play.scenario.expect):
-            if expected.is_text and (expected.to is None or now <= scenario.seconds(expected.to)):
-                self._texts[number] = measures[expected.measure](expected.of)
-
-    def _note(self, now: float, words: Iterator[str]) -> None:
-        self._happenings += [Happening(now, each) for each in words]
-
-    def _checks(self, not_put_back: int) -> Iterator[ExpectationResult]:
-        for number, expected in enumerate(self._play.scenario.expect):
-            text = self._texts.get(number, "")
-            yield measures.check(expected, self._recorder.samples, text=text, not_put_back=not_put_back)
+    workloads = measures.workloads(samples)
+    return Simulated(
+        name=scene.name,
+        about=written.about,
+        label=scene.label or scene.name,
+        machine=written.machine,
+        seconds=written.seconds,
+        seed=seed,
+        history=history,
+        workloads=workloads,
+        happenings=tuple(happenings),
+        checks=tuple(
+            measures.check(expected, samples, text=texts.get(number, ""), not_put_back=not_put_back)
+            for number, expected in enumerate(written.expect)
+        ),
+        figures=measures.figures(samples, frozenset(each.pod for each in workloads if each.qos == "BE")),
+    )
