@@ -14,7 +14,8 @@ from tests.support.topocluster.side import Product
 from tests.support.topocluster.workload import KINDS, WITH_INIT, Load
 
 ALL_KINDS = (*KINDS, WITH_INIT)
-SMALL = Setup(nodes=12, load=Load(pods=150, every=1.2, lifetime=120.0), seed=3, kinds=ALL_KINDS)
+SMALL = Setup(nodes=6, load=Load(pods=80, every=2.4, lifetime=120.0), seed=3, kinds=ALL_KINDS)
+MEDIUM = Setup(nodes=12, load=Load(pods=150, every=1.2, lifetime=120.0), seed=3, kinds=ALL_KINDS)
 LARGE = Setup(nodes=200, load=Load(pods=10_000, every=0.08, lifetime=120.0), seed=1, kinds=ALL_KINDS)
 
 
@@ -34,10 +35,10 @@ def both(setup: Setup) -> tuple[Outcome, Outcome]:
         pytest.param(dataclasses.replace(SMALL, shape=Shape(scope="pod")), id="pod-scope"),
         pytest.param(dataclasses.replace(SMALL, shape=Shape(policy="restricted")), id="restricted"),
         pytest.param(dataclasses.replace(SMALL, with_fingerprint=False), id="no-fingerprint"),
-        long(dataclasses.replace(SMALL, shape=Shape(numa_nodes=4, cores=4)), id="four-numa-nodes"),
-        long(dataclasses.replace(SMALL, shape=Shape(memory=14 * GIB)), id="little-memory"),
-        long(dataclasses.replace(SMALL, delays=Delays(report=(1.0, 60.0))), id="late-reports"),
-        long(dataclasses.replace(SMALL, extender_lag=(0.5, 3.0)), id="late-watch"),
+        long(dataclasses.replace(MEDIUM, shape=Shape(numa_nodes=4, cores=4)), id="four-numa-nodes"),
+        long(dataclasses.replace(MEDIUM, shape=Shape(memory=14 * GIB)), id="little-memory"),
+        long(dataclasses.replace(MEDIUM, delays=Delays(report=(1.0, 60.0))), id="late-reports"),
+        long(dataclasses.replace(MEDIUM, extender_lag=(0.5, 3.0)), id="late-watch"),
         *(long(dataclasses.replace(LARGE, seed=seed), id=f"200-nodes-10000-pods-{seed}") for seed in (1, 2, 3)),
     ],
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 import evictionasking
 import pytest
+import slices
 from apiserver import ApiServer, Fault
 from apiserver.clocks import ManualClock
 from evictionasking import RESPONDER, Controller, Descheduler, listed
@@ -319,7 +320,7 @@ CYCLES = ("cycle", "cycle", "cycle", "die before", "die after")
 STEPS = st.sampled_from([*CYCLES, *CYCLES, "work", "fail", "wait", "cure", "break", "end", "grow"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=slices.amount(40, 12), deadline=None)
 @given(st.lists(st.tuples(STEPS, st.integers(0, 3)), min_size=4, max_size=12), st.booleans())
 def test_whatever_dies_no_pod_is_asked_twice_or_evicted_before_its_time(
     steps: list[tuple[str, int]], fallback: bool
