@@ -94,6 +94,8 @@ class Refusal(msgspec.Struct, frozen=True):
     """When the pod has waited long enough for its reservation."""
     busy: frozenset[str] = frozenset()
     """Nodes that are refused for their measured load alone."""
+    elsewhere: str = ""
+    """A node that the scheduler did not ask about, and that does not refuse pods of this shape."""
 
 
 MOST_PODS = 5_000

@@ -37,6 +37,9 @@ SUMS = "too little in all for the pod, as kube-scheduler counts"
 """Why nodes were refused that the scheduler only asked about when it looked for victims."""
 MOST_WAITING = 5_000
 """Pods that wait for a reservation, or that no node may have, and that are remembered."""
+FEWEST_NODES = 100
+"""kube-scheduler asks about all nodes that will do for it, or about so many of them at least, and not about the others:
+the next attempt begins where this one ended (1.36, `numFeasibleNodesToFind`)."""
 TRIES = 3
 """How often a binding is judged anew, where its node changed meanwhile, before it is judged with the lock held."""
 
@@ -163,7 +166,7 @@ class Extender:
             if busy:
                 passed, refused = [name for name in passed if name not in busy], {**refused, **busy}
             attempt = self._remember(pod, names, len(passed), refused, matches=matches, load=load)
-            self._refuse(pod, board, matches, busy) if not passed else self.refused.pop(pod.uid, None)
+            self._refuse(pod, board, names, matches, busy) if not passed else self.refused.pop(pod.uid, None)
             if len(passed) == 1:
                 self._keep(pod, passed[0], attempt)
                 self._undecided = pod.uid, self.cluster.now()
@@ -263,14 +266,27 @@ class Extender:
             with self._questions:
                 self._score(self._board(shape), list(cluster.index))
 
-    def _refuse(self, pod: ClusterPod, board: Board, matches: Matches, busy: Mapping[str, str]) -> None:
+    def _refuse(
+        self, pod: ClusterPod, board: Board, names: Sequence[str], matches: Matches, busy: Mapping[str, str]
+    ) -> None:
         """Remember what it depends on that no node may have the pod."""
-        with self.cluster.lock:
+        cluster = self.cluster
+        with cluster.lock:
             since = self._waiting.get(pod.uid) if matches.waits else None
-            until = math.inf if since is None else since + self.cluster.settings.hold_seconds
+            elsewhere = ""
+            if FEWEST_NODES <= len(names) < len(cluster.index):
+                others = cluster.index.keys() - board.refused.keys() - set(names)
+                elsewhere = min((name for name in others if not cluster.nodes[name].closed), default="")
             self.refused.pop(pod.uid, None)
             self.refused[pod.uid] = Refusal(
-                pod, self.cluster.now(), board, board.version, frozenset(matches.rows), until, frozenset(busy)
+                pod,
+                cluster.now(),
+                board,
+                board.version,
+                reserved=frozenset(matches.rows),
+                until=math.inf if since is None else since + cluster.settings.hold_seconds,
+                busy=frozenset(busy),
+                elsewhere=elsewhere,
             )
             while len(self.refused) > MOST_WAITING:
                 self.refused.popitem(last=False)

@@ -73,7 +73,8 @@ def text(what: Literal["configuration", "stanza"], options: Options) -> str:
             "resourceName": options.scheduler_name,
             "resourceNamespace": options.namespace,
         },
-        "profiles": [{"schedulerName": options.scheduler_name}],
+        # Else it looks at a part of a large cluster's nodes, and takes the refusal of all these for one of all nodes.
+        "profiles": [{"schedulerName": options.scheduler_name, "percentageOfNodesToScore": 100}],
     }
     return _yaml({**head, **stanza})
 

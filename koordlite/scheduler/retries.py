@@ -2,7 +2,8 @@
 
 kube-scheduler tries a pod that an extender refused again when a Pod or a Node changes, and else after five minutes
 (1.36, recorded). It does not watch what else the extender judges by: a report that comes late, the measured load, the
-end of the wait for a Reservation. An annotation of the pod wakes that pod and no other.
+end of the wait for a Reservation. Of a large cluster it looks at a part of the nodes, and gives up when the extender
+refuses all of these. An annotation of the pod wakes that pod and no other.
 """
 
 from __future__ import annotations
@@ -126,13 +127,15 @@ class Retries:
                     why = f"{reserved}, where something is reserved for it, has changed"
                 elif cluster.now() >= refusal.until:
                     why = "it need not wait for its reservation any longer"
+                elif refusal.elsewhere:
+                    why = f"{refusal.elsewhere}, which its scheduler did not ask about, may have room for it"
                 else:
                     continue
                 if extender.refused.get(uid) is refusal:
                     changes[uid] = why
                     until = math.inf if cluster.now() >= refusal.until else refusal.until
                     extender.refused[uid] = msgspec.structs.replace(
-                        refusal, board=board, version=board.version, until=until
+                        refusal, board=board, version=board.version, until=until, elsewhere=""
                     )
         return changes
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from koordlite.model import keys
+from koordlite.model.wire import objects
 from koordlite.reservation.pods import ClusterPod
 from koordlite.scheduler.extender import BindError
 from koordlite.scheduler.retries import LAST_PAUSE, MOST_AT_ONCE, UNKNOWN_SECONDS, Retries
@@ -133,6 +135,34 @@ def test_a_load_that_falls_wakes_the_pod_that_it_kept_off() -> None:
     world.loads.put_metric(measured("busy", cpu="5"))
     assert waker.look() == ["p"]
     assert waker.woken[0][1].endswith(": busy is not too busy for it any more")
+
+
+@pytest.mark.parametrize(("names", "woken"), [(100, ["p"]), (99, [])], ids=["a-part-of-the-nodes", "all-that-will-do"])
+def test_a_node_that_the_scheduler_did_not_ask_about_wakes_the_pod(names: int, woken: list[str]) -> None:
+    scene = Scene()
+    for number in range(101):
+        scene.node(f"n{number:03}", FULL if number < 100 else FREE)
+    waker, p = Waker(scene), pod("p", "4")
+    scene.put(p)
+    assert scene.filter(p, *(f"n{number:03}" for number in range(names)))[0] == []
+    assert waker.look() == woken
+    assert [text.partition(": ")[2] for _, text in waker.woken] == [
+        "n100, which its scheduler did not ask about, may have room for it" for _ in woken
+    ]
+    scene.clock.pass_(100)
+    assert waker.look() == []
+
+
+def test_a_node_that_was_not_asked_about_and_takes_no_pods_wakes_nobody() -> None:
+    scene = Scene()
+    for number in range(101):
+        scene.node(f"n{number:03}", FULL if number < 100 else FREE)
+    cordoned = {"metadata": {"name": "n100"}, "spec": {"unschedulable": True}}
+    scene.cluster.put_node(msgspec.convert(cordoned, objects.NodeObject))
+    waker, p = Waker(scene), pod("p", "4")
+    scene.put(p)
+    assert scene.filter(p, *(f"n{number:03}" for number in range(100)))[0] == []
+    assert waker.look() == []
 
 
 def test_the_end_of_the_wait_for_a_reservation_wakes_the_pod() -> None:

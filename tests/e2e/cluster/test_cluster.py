@@ -151,6 +151,25 @@ def test_a_pod_that_waits_only_for_a_report_is_tried_when_the_report_comes(on: O
         bench.until(lambda: last not in bench.accounting.pending, 30.0, what="the last pod is bound")
 
 
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("count", [long(320, id="320-nodes")])
+def test_a_pod_finds_the_node_that_its_scheduler_looks_at_last(on: Open, count: int) -> None:
+    """It looks at half of the nodes at a time, tries twice, and then waits."""
+
+    def add(nodes: Nodes) -> None:
+        nodes.add(count, Shape(cores=4), Delays())
+        nodes.add(1, Shape(), Delays(), prefix="zone")
+
+    bench = on(add)
+    extender, port = bench.extender()
+    configuration = bench.configuration(port).replace("percentageOfNodesToScore: 100", "percentageOfNodesToScore: 0")
+    with processes.running(extender), bench.plane.scheduler(configuration, SCHEDULER):
+        time.sleep(SETTLE_SECONDS)
+        name = bench.pods.create(("9", "1Gi"))  # No NUMA node of the others has so many.
+        bench.until(lambda: bench.accounting.running == 1, 60.0, what="the pod runs")
+    assert bench.accounting.pods[f"default/{name}"].spec.node_name == "zone-00"
+
+
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("nodes", "count", "latest"), [(2, 16, 1.0), long(24, 200, 3.0, id="200-owners")])
 def test_every_owner_gets_the_room_that_was_reserved_for_it(on: Open, nodes: int, count: int, latest: float) -> None:
