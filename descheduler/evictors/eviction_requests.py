@@ -24,7 +24,7 @@ from descheduler.history.past_evictions import Request, Requests
 from descheduler.plan import Attempt, EvictionPlan, Outcome
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.model import duration, times
-from koordlite.model.wire.objects import ObjectMeta, WireObject
+from koordlite.model.wire.objects import KubeObject, WireObject
 from koordlite.model.wire.reservation import Condition
 
 VERSION = "lifecycle.k8s.io/v1alpha1"
@@ -65,10 +65,9 @@ class _Status(WireObject, frozen=True):
     responders: tuple[_Responder, ...] | None = None
 
 
-class _Object(WireObject, frozen=True):
+class _Object(KubeObject, frozen=True):
     """An EvictionRequest or an Eviction."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: _Spec = _Spec()
     status: _Status = _Status()
 

@@ -20,7 +20,7 @@ from descheduler.framework import PodView
 from koordlite.model import duration, keys, times
 from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects as wire
-from koordlite.model.wire.objects import ObjectMeta, WireObject
+from koordlite.model.wire.objects import KubeObject, WireObject
 from koordlite.model.wire.reservation import Condition, ObjectReference, ReservationObject
 
 GROUP_VERSION = "scheduling.koordinator.sh/v1alpha1"
@@ -62,10 +62,9 @@ class JobStatus(WireObject, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class MigrationJob(WireObject, frozen=True):
+class MigrationJob(KubeObject, frozen=True):
     """A PodMigrationJob: one pod is to go, and maybe a place is reserved for its successor first."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
 

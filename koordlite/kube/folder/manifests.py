@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from koordlite.kube.folder.manifest_files import Loaded
 from koordlite.kube.folder.published import EvictionRecord, Published
 from koordlite.kube.kubelet import configz
 from koordlite.kube.kubelet.configz import CPUManagerState
+from koordlite.model import times
 from koordlite.model.change import ClusterChange
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.errors import EvictionRefused, InputError, Problem
@@ -102,9 +102,8 @@ class ManifestCluster:
     def evict(self, pod: EvictPod) -> None:
         """Record the eviction; the pod shows a deletion time from now on. OSError when that cannot be written,
         EvictionRefused when an earlier record cannot be read."""
-        now = datetime.datetime.fromtimestamp(self._clock.wall(), tz=datetime.UTC)
         try:
-            self._evictions.add(pod, taken_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"))
+            self._evictions.add(pod, taken_at=times.show(self._clock.wall()))
         except InputError as error:
             raise EvictionRefused(f"pod/{pod.namespace}/{pod.name}", str(error)) from error
         self._view = self._judged()

@@ -103,12 +103,7 @@ class PodResourcesPoller:
             claimed = union(cpus[name] for name in resources.claims) if whole else last.get(resources.claims, EMPTY)
             return msgspec.structs.replace(resources, claimed=claimed)
 
-        filled = [
-            msgspec.structs.replace(
-                pod, containers={name: with_cpus(resources) for name, resources in pod.containers.items()}
-            )
-            for pod in pods
-        ]
+        filled = [pod.each(with_cpus) for pod in pods]
         problems = [
             _unknown_claim(pod, name, resources, self._cdi_folder, wrong)
             for pod in filled
@@ -167,17 +162,11 @@ def without_shared(resources: KubeletResources, shared: CPUSet) -> KubeletResour
     """Old kubelets list the CPUs of the shared pool for containers that have none of their own."""
     if not any(container.cpus & shared for pod in resources.pods for container in pod.containers.values()):
         return resources
-    pods = tuple(
-        msgspec.structs.replace(
-            pod,
-            containers={
-                name: msgspec.structs.replace(container, cpus=container.cpus - shared)
-                for name, container in pod.containers.items()
-            },
-        )
-        for pod in resources.pods
-    )
-    return msgspec.structs.replace(resources, pods=pods)
+
+    def own(container: ResourceSet) -> ResourceSet:
+        return msgspec.structs.replace(container, cpus=container.cpus - shared)
+
+    return msgspec.structs.replace(resources, pods=tuple(pod.each(own) for pod in resources.pods))
 
 
 def contradictions(resources: KubeletResources, topology: Topology) -> Iterator[Problem]:

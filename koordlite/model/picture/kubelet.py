@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -111,6 +111,11 @@ class PodResources(msgspec.Struct, frozen=True):
     name: str
     containers: Mapping[str, ResourceSet]
     uid: str = ""
+
+    def each(self, change: Callable[[ResourceSet], ResourceSet]) -> PodResources:
+        """The pod with every container's resources changed."""
+        containers = {name: change(resources) for name, resources in self.containers.items()}
+        return msgspec.structs.replace(self, containers=containers)
 
 
 class KubeletResources(msgspec.Struct, frozen=True):

@@ -120,7 +120,7 @@ def _listed(problems: list[Problem], owner: str) -> tuple[Problem, ...]:
 def effective_requests(spec: objects.PodSpec, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
     """containers + sidecars, or the largest init container (with the sidecars started before it), plus overhead;
     pod-level resources win where they are given."""
-    total = _effective(spec, lambda container: _requests(container, owner, problems))
+    total = _effective(spec, lambda container: amounts(container.resources, owner, container.name, problems)[0])
     whole = spec.resources.requests if spec.resources else None
     total.update(parse_resources(whole, owner, "spec.resources.requests", problems))
     return add_resources(total, parse_resources(spec.overhead, owner, "spec.overhead", problems))
@@ -128,12 +128,7 @@ def effective_requests(spec: objects.PodSpec, owner: str, problems: list[Problem
 
 def effective_limits(spec: objects.PodSpec, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
     """The same of limits; a container without a limit adds nothing, and overhead counts where there is a limit."""
-
-    def limits(container: objects.Container) -> dict[str, Quantity]:
-        texts = container.resources.limits if container.resources else None
-        return parse_resources(texts, owner, f"spec.containers[{container.name}].resources.limits", problems)
-
-    total = _effective(spec, limits)
+    total = _effective(spec, lambda container: amounts(container.resources, owner, container.name, problems)[1])
     whole = spec.resources.limits if spec.resources else None
     total.update(parse_resources(whole, owner, "spec.resources.limits", problems))
     overhead = parse_resources(spec.overhead, owner, "spec.overhead", problems)
@@ -227,12 +222,16 @@ _INSTEAD = {
 """What holds in place of a text that cannot be read; as in Koordinator it counts as absent."""
 
 
-def _requests(container: objects.Container, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
-    """Requests of a container; a limit without a request is its request, as the API server defaults it."""
-    resources = container.resources or objects.Resources()
-    field = f"spec.containers[{container.name}].resources"
-    limits = parse_resources(resources.limits, owner, f"{field}.limits", problems)
-    return {**limits, **parse_resources(resources.requests, owner, f"{field}.requests", problems)}
+def amounts(
+    resources: objects.Resources | None, owner: str = "", container: str = "", problems: list[Problem] | None = None
+) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
+    """(requests, limits) of a container. A limit without a request is the request, as the API server has it. Amounts
+    that cannot be read count as none and are added to `problems` of `owner`."""
+    if resources is None:
+        return {}, {}
+    field, noted = f"spec.containers[{container}].resources", [] if problems is None else problems
+    limits = parse_resources(resources.limits, owner, f"{field}.limits", noted)
+    return {**limits, **parse_resources(resources.requests, owner, f"{field}.requests", noted)}, limits
 
 
 def _native(container: objects.Container, which: str) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koordlite.model.wire.objects import ObjectMeta, WireObject
+from koordlite.model.wire.objects import KubeObject, WireObject
 
 GROUP = "resource.sop.huawei.com"
 OENUMA, WHITELIST = "podafi", "whitelist"
@@ -32,10 +32,9 @@ class OenumaSpec(WireObject, frozen=True):
     node: tuple[NUMAOfNode, ...] | None = None
 
 
-class OenumaObject(WireObject, frozen=True):
+class OenumaObject(KubeObject, frozen=True):
     """An Oenuma (resource.sop.huawei.com/v1alpha1)."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: OenumaSpec = OenumaSpec()
 
 
@@ -54,10 +53,9 @@ class WhitelistSpec(WireObject, frozen=True):
     target_pods: tuple[TargetPods, ...] | None = None
 
 
-class WhitelistObject(WireObject, frozen=True):
+class WhitelistObject(KubeObject, frozen=True):
     """A Whitelist (resource.sop.huawei.com/v1alpha1)."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: WhitelistSpec = WhitelistSpec()
 
 

@@ -9,7 +9,7 @@ import re
 
 import msgspec
 
-from koordlite.model.wire.objects import ObjectMeta, WireObject
+from koordlite.model.wire.objects import KubeObject, WireObject
 
 API_VERSION = "topology.crane.io/v1alpha1"
 KIND = "NodeResourceTopology"
@@ -48,10 +48,9 @@ class ManagerPolicy(WireObject, frozen=True, omit_defaults=False):
     topology_manager_policy: str = ""
 
 
-class TopologyObject(WireObject, frozen=True):
+class TopologyObject(KubeObject, frozen=True):
     """A topology.crane.io NodeResourceTopology; cluster-scoped, named after its node."""
 
-    metadata: ObjectMeta = ObjectMeta()
     crane_manager_policy: ManagerPolicy = ManagerPolicy()
     reserved: dict[str, str | int | float] | None = None
     zones: tuple[Zone, ...] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koordlite.model.wire.objects import ObjectMeta, WireObject
+from koordlite.model.wire.objects import KubeObject, WireObject
 
 NODE_METRIC_VERSION = "slo.koordinator.sh/v1alpha1"
 NODE_METRICS = f"/apis/{NODE_METRIC_VERSION}/nodemetrics"
@@ -59,18 +59,16 @@ class NodeMetricSpec(WireObject, frozen=True):
     metric_collect_policy: CollectPolicy | None = None
 
 
-class NodeMetricObject(WireObject, frozen=True):
+class NodeMetricObject(KubeObject, frozen=True):
     """A slo.koordinator.sh/v1alpha1 NodeMetric; cluster-scoped, named after its node."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: NodeMetricSpec = NodeMetricSpec()
     status: NodeMetricStatus = NodeMetricStatus()
 
 
-class NodeMetricsObject(WireObject, frozen=True):
+class NodeMetricsObject(KubeObject, frozen=True):
     """A metrics.k8s.io NodeMetrics: what a node uses just now."""
 
-    metadata: ObjectMeta = ObjectMeta()
     usage: dict[str, str | int | float] | None = None
 
 
@@ -81,8 +79,7 @@ class ContainerMetrics(WireObject, frozen=True):
     usage: dict[str, str | int | float] | None = None
 
 
-class PodMetricsObject(WireObject, frozen=True):
+class PodMetricsObject(KubeObject, frozen=True):
     """A metrics.k8s.io PodMetrics."""
 
-    metadata: ObjectMeta = ObjectMeta()
     containers: tuple[ContainerMetrics, ...] | None = None

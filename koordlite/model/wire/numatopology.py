@@ -6,7 +6,7 @@ volcano.sh/apis `nodeinfo/v1alpha1`.
 
 from __future__ import annotations
 
-from koordlite.model.wire.objects import ObjectMeta, WireObject
+from koordlite.model.wire.objects import KubeObject, WireObject
 
 API_VERSION = "nodeinfo.volcano.sh/v1alpha1"
 KIND = "Numatopology"
@@ -55,8 +55,7 @@ class NumatopologySpec(WireObject, frozen=True):
     pod_allocations: tuple[PodAllocation, ...] | None = None
 
 
-class NumatopologyObject(WireObject, frozen=True):
+class NumatopologyObject(KubeObject, frozen=True):
     """The object, as far as it is used."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: NumatopologySpec = NumatopologySpec()

@@ -40,6 +40,12 @@ class ObjectMeta(WireObject, frozen=True):
     owner_references: tuple[OwnerReference, ...] | None = None
 
 
+class KubeObject(WireObject, frozen=True):
+    """An object as a whole."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class Resources(WireObject, frozen=True):
     """resources of a container; amounts are quantities as text (Kubernetes also accepts JSON numbers)."""
 
@@ -234,10 +240,9 @@ class PodStatus(WireObject, frozen=True):
     allocated_resources: dict[str, str | int | float] | None = None
 
 
-class PodObject(WireObject, frozen=True):
+class PodObject(KubeObject, frozen=True):
     """A v1 Pod."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -281,10 +286,9 @@ class NodeStatus(WireObject, frozen=True):
     conditions: tuple[Condition, ...] | None = None
 
 
-class NodeObject(WireObject, frozen=True):
+class NodeObject(KubeObject, frozen=True):
     """A v1 Node."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
@@ -297,10 +301,9 @@ class NodeObject(WireObject, frozen=True):
         return OwnerReference(api_version="v1", kind="Node", name=meta.name, uid=meta.uid, controller=True)
 
 
-class ConfigMapObject(WireObject, frozen=True):
+class ConfigMapObject(KubeObject, frozen=True):
     """A v1 ConfigMap."""
 
-    metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] | None = None
 
 
@@ -381,23 +384,19 @@ class PodDisruptionBudgetStatus(WireObject, frozen=True):
     disruptions_allowed: int = 0
 
 
-class PodDisruptionBudgetObject(WireObject, frozen=True):
+class PodDisruptionBudgetObject(KubeObject, frozen=True):
     """A policy/v1 PodDisruptionBudget."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
-class NamespaceObject(WireObject, frozen=True):
+class NamespaceObject(KubeObject, frozen=True):
     """A v1 Namespace."""
 
-    metadata: ObjectMeta = ObjectMeta()
 
-
-class PriorityClassObject(WireObject, frozen=True):
+class PriorityClassObject(KubeObject, frozen=True):
     """A scheduling.k8s.io/v1 PriorityClass."""
 
-    metadata: ObjectMeta = ObjectMeta()
     value: int = 0
     global_default: bool | None = None

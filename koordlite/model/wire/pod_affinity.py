@@ -6,7 +6,7 @@ reads those can read these; it is an object of its own, as agents follow Oenuma 
 
 from __future__ import annotations
 
-from koordlite.model.wire.objects import ObjectMeta, WireObject
+from koordlite.model.wire.objects import KubeObject, WireObject
 
 API_VERSION = "numa.koordlite.io/v1alpha1"
 KIND = "PodAffinity"
@@ -54,8 +54,7 @@ class PodAffinitySpec(WireObject, frozen=True):
     pod_affinity: tuple[PodRow, ...] | None = None
 
 
-class PodAffinityObject(WireObject, frozen=True):
+class PodAffinityObject(KubeObject, frozen=True):
     """The object, as far as it is used."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PodAffinitySpec = PodAffinitySpec()

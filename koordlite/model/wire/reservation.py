@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from koordlite.model.wire.objects import (
+    KubeObject,
     LabelSelector,
     NodeSelectorTerm,
-    ObjectMeta,
     Taint,
     Toleration,
     WireObject,
@@ -84,10 +84,9 @@ class ReservationStatus(WireObject, frozen=True):
     conditions: tuple[Condition, ...] | None = None
 
 
-class ReservationObject(WireObject, frozen=True):
+class ReservationObject(KubeObject, frozen=True):
     """A Reservation; it has no namespace."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: ReservationSpec = ReservationSpec()
     status: ReservationStatus = ReservationStatus()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koordlite.model.wire.objects import LabelRequirement, NodeSelector, ObjectMeta, WireObject
+from koordlite.model.wire.objects import KubeObject, LabelRequirement, NodeSelector, WireObject
 
 
 class PersistentVolumeClaimSpec(WireObject, frozen=True):
@@ -13,10 +13,9 @@ class PersistentVolumeClaimSpec(WireObject, frozen=True):
     """The volume it is bound to; missing or empty before that."""
 
 
-class PersistentVolumeClaimObject(WireObject, frozen=True):
+class PersistentVolumeClaimObject(KubeObject, frozen=True):
     """A v1 PersistentVolumeClaim."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
 
 
@@ -32,10 +31,9 @@ class PersistentVolumeSpec(WireObject, frozen=True):
     node_affinity: VolumeNodeAffinity | None = None
 
 
-class PersistentVolumeObject(WireObject, frozen=True):
+class PersistentVolumeObject(KubeObject, frozen=True):
     """A v1 PersistentVolume; cluster-scoped."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
 
 
@@ -45,9 +43,8 @@ class TopologyTerm(WireObject, frozen=True):
     match_label_expressions: tuple[LabelRequirement, ...] | None = None
 
 
-class StorageClassObject(WireObject, frozen=True):
+class StorageClassObject(KubeObject, frozen=True):
     """A storage.k8s.io/v1 StorageClass."""
 
-    metadata: ObjectMeta = ObjectMeta()
     volume_binding_mode: str | None = None
     allowed_topologies: tuple[TopologyTerm, ...] | None = None

@@ -13,7 +13,7 @@ import msgspec
 from koordlite.model.errors import Problem
 from koordlite.model.pod import pod_reader, resizing
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.quantity import NANO, Quantity, parse_resources
+from koordlite.model.quantity import NANO
 from koordlite.model.wire import objects
 
 Kind = Literal["app", "init", "sidecar"]
@@ -71,26 +71,14 @@ def started(spec: objects.PodSpec) -> Iterator[tuple[Kind, objects.Container]]:
         yield "app", one
 
 
-def amounts(
-    container: objects.Container, owner: str = "", problems: list[Problem] | None = None
-) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
-    """(requests, limits) of a container. A limit without a request is the request, as the API server has it. Amounts
-    that cannot be read count as none and are added to `problems` of `owner`."""
-    resources, field = container.resources or objects.Resources(), f"spec.containers[{container.name}].resources"
-    ignored = [] if problems is None else problems
-    limits = parse_resources(resources.limits, owner, f"{field}.limits", ignored)
-    return {**limits, **parse_resources(resources.requests, owner, f"{field}.requests", ignored)}, limits
-
-
 def in_nano(spec: objects.PodSpec) -> list[tuple[Kind, str, dict[str, int]]]:
     """Kind, name and requests in nano-units of each container, in the order in which they start."""
-    return [
-        (kind, one.name, {name: amount.nano for name, amount in amounts(one)[0].items()}) for kind, one in started(spec)
-    ]
+    rows = ((kind, one.name, pod_reader.amounts(one.resources)[0]) for kind, one in started(spec))
+    return [(kind, name, {resource: amount.nano for resource, amount in own.items()}) for kind, name, own in rows]
 
 
 def of_pod(pod: objects.PodObject, problems: list[Problem] | None = None) -> PodRequest:
-    """Read the requests of a pod's object; see `amounts` for what cannot be read.
+    """Read the requests of a pod's object; amounts that cannot be read count as none and are added to `problems`.
 
     CPUs and memory of a pod with pod-level resources are not aligned, unless kubelet's gate PodLevelResourceManagers is
     on, which is off by default.
@@ -117,7 +105,7 @@ def is_device(resource: str) -> bool:
 def _container(
     container: objects.Container, kind: Kind, owner: str, problems: list[Problem], reserved: bool
 ) -> ContainerRequest:
-    requests, limits = amounts(container, owner, problems)
+    requests, limits = pod_reader.amounts(container.resources, owner, container.name, problems)
     cpu = requests["cpu"].nano if "cpu" in requests else 0
     return ContainerRequest(
         container.name,

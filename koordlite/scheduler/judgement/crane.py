@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from koordlite.model import keys
+from koordlite.model.pod import pod_reader
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import crane as wire
 from koordlite.numa.crane import scheduling
-from koordlite.numa.kubelet import requests
 from koordlite.reservation.pods import ClusterPod, PodShape
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row, Score, Verdict
 
@@ -55,7 +55,7 @@ def _verdict(shape: PodShape, row: Row) -> scheduling.CraneVerdict:
 
 def _request(shape: PodShape) -> scheduling.CranePod:
     return scheduling.CranePod(
-        containers=[(one.name, *requests.amounts(one)) for one in shape.containers],
+        containers=[(one.name, *pod_reader.amounts(one.resources)) for one in shape.containers],
         policy=shape.pod.crane.policy,
         only=shape.pod.crane.containers,
         aware=shape.pod.crane.aware,
