@@ -155,6 +155,25 @@ class Worker:
         self._error, self._failed_at, self._failures = text, self._now(), self._failures + 1
 
 
+class Periodic(Worker):
+    """A thread that looks at something again and again, with a pause before each look, from `start` to `stop`."""
+
+    def __init__(self, name: str, look: Callable[[], object], pause: Callable[[], float]) -> None:
+        """`pause`: seconds until the next look."""
+        super().__init__(name, self._repeat)
+        self._look, self._pause, self._stop = look, pause, threading.Event()
+
+    def stop(self, seconds: float | None = None) -> None:
+        """End it, and wait until the look that is under way is over, at most so long."""
+        self._stop.set()
+        self.join(seconds)
+
+    def _repeat(self) -> None:
+        while not self._stop.wait(self._pause()):
+            self.beat()
+            self._look()
+
+
 _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
 """Those of this process that should be at work."""
 

@@ -149,7 +149,8 @@ def render(args: argparse.Namespace) -> int:
     """Print the files that install an extender."""
     from koordlite.scheduler import render as files
 
-    print(printable.lines(files.text(args.what, files.of_arguments(args))), end="")
+    options = files.Options(**{name: getattr(args, name) for name in files.Options.__struct_fields__})
+    print(printable.lines(files.text(args.what, options)), end="")
     return 0
 
 

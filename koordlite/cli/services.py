@@ -21,7 +21,7 @@ import msgspec
 from koordlite.clock import ended_by_signals
 from koordlite.http import local_token
 from koordlite.model.errors import InputError, Problem, reason
-from koordlite.threads import Worker
+from koordlite.threads import Periodic, Worker
 
 if TYPE_CHECKING:
     from koordlite.http.certificate import Certificate
@@ -46,6 +46,8 @@ MOST_BYTES = 10 << 20
 BODIES = 3
 """Bodies of the longest kind that are read and answered at one time; all that are shorter fit beside each other."""
 LEASE = "koordlite-reservation-controller"
+WARM_SECONDS = 0.05
+VIEW_SECONDS = 5.0
 _JOIN_SECONDS = 5.0
 
 
@@ -62,7 +64,7 @@ def extender(args: argparse.Namespace) -> int:
     from koordlite.scheduler.loads import Loads
     from koordlite.scheduler.promises import ApiBinder, Promises
     from koordlite.scheduler.retries import Retries
-    from koordlite.scheduler.service import Service, Warmth
+    from koordlite.scheduler.service import Service
     from koordlite.scheduler.watches import Watches
 
     levels, stop = _start_log(args), ended_by_signals()
@@ -77,7 +79,8 @@ def extender(args: argparse.Namespace) -> int:
     judge = Extender(cluster, wall=time.time, binder=binder, age=watches.age, loads=loads)
     events = Events.of_process(api, "koordlite.io/scheduler-extender")
     promises = Promises(judge, binder, follows_resizes=args.follow_resizes, tell=events.tell)
-    retries, warmth = Retries(judge, binder.annotate, wall=time.time), Warmth(judge)
+    retries = Retries(judge, binder.annotate, wall=time.time)
+    warmth = Periodic("warmth", judge.warm, lambda: WARM_SECONDS)
 
     def states() -> list[dict[str, object]]:
         return [
@@ -97,7 +100,7 @@ def extender(args: argparse.Namespace) -> int:
         watches.start()
         stack.callback(watches.stop)
         _settle(watches, stop)
-        for worker in (warmth, *([events] if args.follow_resizes else ()), promises, retries):
+        for worker in (warmth, *([events] if args.follow_resizes else ()), promises.worker, retries.worker):
             worker.start()
             stack.callback(worker.stop)
         if not args.reservation_controller:
@@ -304,15 +307,14 @@ def numa_page(
         local_token=token,
         guard_type=RestGuard,
     )
-    stop = threading.Event()
-    views = Worker("numa views", lambda: service.keep_ready(stop, views.beat))
+    # Nodes that have changed are worked out before anybody asks: no page has to wait for a thousand of them.
+    views = Periodic("numa views", service.nodes, lambda: VIEW_SECONDS)
     with server.serving(LOG, "NUMA page on %s/numa"):
         views.start()
         try:
             yield
         finally:
-            stop.set()
-            views.join(_JOIN_SECONDS)
+            views.stop(_JOIN_SECONDS)
 
 
 def reservation_controller(args: argparse.Namespace) -> int:

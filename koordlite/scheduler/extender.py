@@ -40,6 +40,8 @@ MOST_WAITING = 5_000
 FEWEST_NODES = 100
 """kube-scheduler asks about all nodes that will do for it, or about so many of them at least, and not about the others:
 the next attempt begins where this one ended (1.36, `numFeasibleNodesToFind`)."""
+WARM_SHAPES = 4
+"""Shapes that are judged at once before anybody asks."""
 TRIES = 3
 """How often a binding is judged anew, where its node changed meanwhile, before it is judged with the lock held."""
 
@@ -250,9 +252,9 @@ class Extender:
         self._bound(pod, node, promise)
         return ""
 
-    def warm(self, most: int) -> None:
-        """Judge up to `most` shapes of pods that wait for a scheduler of ours before it asks about them, and compile
-        the nodes that have changed."""
+    def warm(self) -> None:
+        """Judge shapes of pods that wait for a scheduler of ours before it asks about them, and compile the nodes that
+        have changed."""
         cluster = self.cluster
         with cluster.lock:
             cluster.refresh()
@@ -262,7 +264,7 @@ class Extender:
                 for shape in dict.fromkeys(cluster.waiting.values())
                 if (board := self._boards.get(shape)) is None or board.version < now
             ]
-        for shape in shapes[:most]:
+        for shape in shapes[:WARM_SHAPES]:
             with self._questions:
                 self._score(self._board(shape), list(cluster.index))
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import collections
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
@@ -36,7 +35,7 @@ from koordlite.reservation.pods import ClusterPod
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Binder, BindError, Extender
 from koordlite.scheduler.judgement import judge, koordinator, victims
-from koordlite.threads import Worker
+from koordlite.threads import Periodic
 
 LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
@@ -45,7 +44,7 @@ RETRY_SECONDS = 5.0
 
 
 class Promises:
-    """Looks for such pods in a thread of its own."""
+    """Looks for such pods while `worker` runs."""
 
     def __init__(
         self,
@@ -57,10 +56,10 @@ class Promises:
         uniform: backoff.Uniform = backoff.uniform,
     ) -> None:
         """`tell` writes an Event of a pod that is resized."""
-        self._extender, self._writer, self._uniform = extender, writer, uniform
+        # Not all extenders look at the same moment.
+        self.worker = Periodic("promises", self.look, lambda: uniform(LOOK_SECONDS, 2 * LOOK_SECONDS))
+        self._extender, self._writer = extender, writer
         self._follows_resizes, self._tell = follows_resizes, tell
-        self._stop = threading.Event()
-        self._thread = Worker("promises", self._run)
         self._not_before: dict[str, float] = {}
         """When a pod is looked at again, by uid."""
         self.results: collections.Counter[str] = collections.Counter()
@@ -78,28 +77,13 @@ class Promises:
         """Pods that need a promise and have none."""
         return len(self._not_before)
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        # Not all extenders at the same moment.
-        while not self._stop.wait(self._uniform(LOOK_SECONDS, 2 * LOOK_SECONDS)):
-            self._thread.beat()
-            self.look()
-
     def look(self) -> None:
         """Make the promises that are missing: on each node that of the pod which was bound first."""
         if self._extender.not_ready():
             return
         nodes: set[str] = set()
         for uid in self._due():
-            self._thread.beat()
+            self.worker.beat()
             pod = self._cluster.pods.get(uid)
             if pod is not None and pod.node not in nodes:
                 nodes.add(pod.node)
@@ -115,7 +99,7 @@ class Promises:
         retries = {uid: at for uid, at in self._cannot_grow.items() if uid in cluster.pods}
         self._cannot_grow = {uid: at for uid, at in retries.items() if at > now and uid not in uids}
         for uid in dict.fromkeys((*uids, *(uid for uid, at in retries.items() if at <= now))):
-            self._thread.beat()
+            self.worker.beat()
             self._resize(uid)
 
     def _resize(self, uid: str) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import collections
 import logging
 import math
-import threading
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -20,7 +19,7 @@ from koordlite.model import keys, times
 from koordlite.reservation.pods import ClusterPod
 from koordlite.scheduler.attempts import Refusal
 from koordlite.scheduler.extender import BindError, Extender
-from koordlite.threads import Worker
+from koordlite.threads import Periodic
 
 LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 0.2
@@ -43,7 +42,7 @@ class _Wake(msgspec.Struct, frozen=True):
 
 
 class Retries:
-    """Looks for such pods in a thread of its own."""
+    """Looks for such pods while `worker` runs."""
 
     def __init__(
         self,
@@ -53,29 +52,14 @@ class Retries:
         wall: Callable[[], float],
     ) -> None:
         """`annotate` writes to a pod; BindError when the API server does not take it."""
+        self.worker = Periodic("retries", self.look, lambda: LOOK_SECONDS)
         self._extender, self._annotate, self._wall = extender, annotate, wall
-        self._stop = threading.Event()
-        self._thread = Worker("retries", self._run)
         self._due: dict[str, str] = {}
         """What has changed for a pod that has not been woken for it yet, by uid."""
         self._wakes: dict[str, _Wake] = {}
         self.results: collections.Counter[str] = collections.Counter()
         """woken, failed (the API server refused)."""
         self._last_failure = ""
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(LOOK_SECONDS):
-            self._thread.beat()
-            self.look()
 
     def look(self) -> None:
         """Wake pods of which something that refused them has changed."""
@@ -86,7 +70,7 @@ class Retries:
         self._due = {uid: why for uid, why in {**self._due, **self._changes(refused)}.items() if uid in refused}
         ready = [uid for uid in self._due if (wake := self._wakes.get(uid)) is None or wake.until <= now]
         for uid in ready[:MOST_AT_ONCE]:
-            self._thread.beat()
+            self.worker.beat()
             pause = min(2 * self._wakes[uid].pause, LAST_PAUSE) if uid in self._wakes else FIRST_PAUSE
             self._wakes[uid] = _Wake(pause, now + pause)
             if self._wake(refused[uid].pod, self._due[uid]):

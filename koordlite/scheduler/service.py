@@ -33,7 +33,6 @@ from koordlite.scheduler.nominations import LEAVING, Victims
 from koordlite.scheduler.promises import Promises
 from koordlite.scheduler.report import documents, pages
 from koordlite.scheduler.retries import Retries
-from koordlite.threads import Worker
 
 T = TypeVar("T")
 
@@ -318,34 +317,6 @@ class Courtesy:
         if time.perf_counter() - self._since > _TURN_SECONDS:
             time.sleep(_REST_SECONDS)
             self._since = time.perf_counter()
-
-
-LOOK_SECONDS = 0.05
-MOST_SHAPES = 4
-"""Boards that are brought up to date in one look: the lock is free in between."""
-
-
-class Warmth:
-    """Looks for changes in a thread of its own."""
-
-    def __init__(self, extender: Extender) -> None:
-        self._extender, self._stop = extender, threading.Event()
-        self._worker = Worker("warmth", self._run)
-
-    def start(self) -> None:
-        """Begin."""
-        self._worker.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._stop.set()
-        if self._worker.is_alive():
-            self._worker.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(LOOK_SECONDS):
-            self._worker.beat()
-            self._extender.warm(MOST_SHAPES)
 
 
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)

@@ -113,8 +113,8 @@ def test_an_extender_that_is_away_does_not_stop_the_cluster_unless_it_is_asked_f
         ({"http_timeout": "1001ms"}, "--http-timeout"),
         ({"url_prefix": "https://extender", "ca_file": "ca.crt"}, "--client-cert-file"),
         ({"url_prefix": "127.0.0.1"}, "--url-prefix"),
-        ({"managed_resources": ("cpu",)}, "--managed-resource"),
-        ({"managed_resources": ("kubernetes.io/batch-cpu",)}, "--managed-resource"),
+        ({"managed_resource": ("cpu",)}, "--managed-resource"),
+        ({"managed_resource": ("kubernetes.io/batch-cpu",)}, "--managed-resource"),
     ],
 )
 def test_what_the_scheduler_would_not_start_with_is_refused(options, field):

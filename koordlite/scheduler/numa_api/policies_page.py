@@ -3,6 +3,7 @@ and a switch that a form could send, a page elsewhere could send as well."""
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Mapping
 
 from koordlite.report.html import page
@@ -21,23 +22,7 @@ NAMES = {
 }
 """Of each policy its name, and what it does where it is open."""
 _SHOWN = {"open": "open", "close": "closed"}
-SCRIPT = """
-for (const button of document.querySelectorAll("button[data-policy]"))
-  button.addEventListener("click", async () => {
-    const said = document.getElementById("said");
-    said.textContent = "asking";
-    try {
-      const answer = await fetch("../rest/scheduling/v1/" + button.dataset.policy, {
-        method: "PUT",
-        headers: {"Authorization": "Bearer " + document.getElementById("token").value.trim(),
-          "Content-Type": "application/json"},
-        body: JSON.stringify({status: button.dataset.status})});
-      const reply = await answer.json();
-      if (answer.ok) location.reload();
-      else said.textContent = reply.code + ": " + reply.data.reason;
-    } catch (error) { said.textContent = "no answer: " + error.message; }
-  });
-"""
+SCRIPT = "\n" + pathlib.Path(__file__).with_name("policies.js").read_text(encoding="utf-8")
 """The token stays in the field: it is neither stored nor put into an address."""
 
 

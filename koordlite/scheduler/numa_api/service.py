@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import pathlib
-import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,7 +50,6 @@ POLICIES: Mapping[str, Policy] = {
 """Path below `V1`, to what is switched there."""
 _PASSED = {"query": ("query", "time", "timeout", "limit"), "query_range": ("query", "start", "end", "step", "timeout")}
 """Parameters that Prometheus has; others are dropped."""
-READY_SECONDS = 5.0
 
 
 @functools.cache
@@ -126,13 +124,8 @@ class NumaService(Router, Collector):
         put = self._switches.put
         return _switched(lambda: {"status": status, "changed": put(policy, status)})
 
-    def keep_ready(self, stop: threading.Event, beat: Callable[[], None]) -> None:
-        """Until `stop`: work out nodes that have changed, so that no page has to wait for a thousand of them."""
-        while not stop.wait(READY_SECONDS):
-            beat()
-            self._nodes()
-
-    def _nodes(self) -> list[NodeView]:
+    def nodes(self) -> list[NodeView]:
+        """All nodes, those that have changed worked out anew."""
         with self._cluster.lock:
             self._cluster.refresh()
             rows = [row for row in self._cluster.rows if row is not None]
@@ -152,7 +145,7 @@ class NumaService(Router, Collector):
 
     def _overview(self, request: Request) -> Answer:
         selection = overview_page.Selection.of(request.query, overview_page.SHOW, overview_page.SORT)
-        nodes, policies = self._nodes(), self._cluster.policies
+        nodes, policies = self.nodes(), self._cluster.policies
         usage = self._use.now() if self._use else None
         document = overview_page.document(
             nodes, selection, self._wall(), problem=self._not_ready(), policies=policies, usage=usage
@@ -222,12 +215,12 @@ class NumaService(Router, Collector):
             case ["pods", namespace, name]:
                 return _data(self._pod(f"{namespace}/{name}", now), f"pod {namespace}/{name}")
             case ["nodes"]:
-                nodes = sorted(self._nodes(), key=lambda node: node.name)
+                nodes = sorted(self.nodes(), key=lambda node: node.name)
                 listed = [rest.summary(node, now, usage.get(node.name, {})) for node in nodes]
             case ["nights"]:
                 listed = [nights_page.plain(row) for row in self._night_rows()]
             case ["violations"]:
-                listed = rest.violations(self._nodes(), now)
+                listed = rest.violations(self.nodes(), now)
             case _:
                 there = "numa/nodes, numa/nodes/NODE, numa/nights, numa/pods/NAMESPACE/POD, numa/violations"
                 return rest.refused(404, f"there is {there}")

@@ -114,7 +114,7 @@ def test_no_pod_is_bound_without_its_promise(on: Open, trouble: Trouble, replica
 def test_where_the_extender_is_passed_over_the_promise_comes_later(on: Open) -> None:
     bench = on(agents)
     extender, port = bench.extender()
-    configuration = bench.configuration(port, required=False)
+    configuration = bench.configuration(port, ignorable=True)
     with processes.running(extender), bench.plane.scheduler(configuration, SCHEDULER):
         time.sleep(SETTLE_SECONDS)
         outcome = scenarios.promised(bench, 80 if bench.plane.is_real else 30, extender, "killed", replica=False)

@@ -20,7 +20,7 @@ from koordlite.reservation.pods import ClusterPod
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement.nodes import JudgeSettings
-from koordlite.scheduler.service import MOST_SHAPES, filter_answer, question, scores_answer, settle_memory
+from koordlite.scheduler.service import filter_answer, question, scores_answer, settle_memory
 
 BUDGETS = {1000: "p99 10 ms, 100 pods/s", 5000: "p99 40 ms, 150 MiB"}
 PER_NODE = 20
@@ -73,7 +73,7 @@ def _measure(nodes: int, args: argparse.Namespace) -> None:
         dice.shuffle(names)
         if args.warm:
             cluster.put_pod(msgspec.convert(pod, objects.PodObject))
-            extender.warm(MOST_SHAPES)
+            extender.warm()
         asked = json.dumps({"Pod": pod, "Nodes": None, "NodeNames": names}).encode()
         passed, first = _timed(lambda asked=asked: _filter(extender, asked))
         asked = json.dumps({"Pod": pod, "Nodes": None, "NodeNames": passed}).encode()
