@@ -47,13 +47,7 @@ def families(tick: Tick, *, longer_psi: bool) -> Iterator[Metric]:
         )
         meaning = f"Extended resources in the {which} of a container"
         yield gauge(f"koordlet_container_resource_{which}", meaning, _SUMMARY, amounts)
-    means = _MEANS if longer_psi else _MEANS[:1]
-    of_pods = [(_owner(pod), place.group) for pod, place in pods_with_groups(snapshot)]
-    of_containers = [([c.id, c.name, *_owner(pod)], group) for pod, c, group in _placed(snapshot)]
-    for whose, labels, owners in (("pod", _POD, of_pods), ("container", _CONTAINER, of_containers)):
-        meaning = f"Percent of the last 10, 60 or 300 s that the {whose} waited"
-        samples = (s for owner, group in owners for s in _waiting(owner, snapshot.pressure.get(group, {}), means))
-        yield gauge(f"koordlet_{whose}_psi", meaning, (*labels, *_STALL), samples)
+    yield from _pressure(snapshot, _MEANS if longer_psi else _MEANS[:1])
     meaning = "Part of the time a pod's threads want a CPU that they wait for one, throttling by its own limit left out"
     waits = ((_owner(pod), wait.share) for pod in snapshot.pods if (wait := snapshot.cpu_waits.get(pod.uid)))
     yield gauge("koordlite_cpu_contention_ratio", meaning, _POD, waits)
@@ -90,6 +84,15 @@ def families(tick: Tick, *, longer_psi: bool) -> Iterator[Metric]:
 
 def _owner(pod: Pod) -> list[str]:
     return [pod.uid, pod.name, pod.namespace]
+
+
+def _pressure(snapshot: Snapshot, means: Sequence[str]) -> Iterator[Metric]:
+    of_pods = [(_owner(pod), place.group) for pod, place in pods_with_groups(snapshot)]
+    of_containers = [([c.id, c.name, *_owner(pod)], group) for pod, c, group in _placed(snapshot)]
+    for whose, labels, owners in (("pod", _POD, of_pods), ("container", _CONTAINER, of_containers)):
+        meaning = f"Percent of the last 10, 60 or 300 s that the {whose} waited"
+        samples = (s for owner, group in owners for s in _waiting(owner, snapshot.pressure.get(group, {}), means))
+        yield gauge(f"koordlet_{whose}_psi", meaning, (*labels, *_STALL), samples)
 
 
 def _waiting(owner: Sequence[str], by_resource: Mapping[str, Pressure], means: Sequence[str]) -> Iterator[Sample]:
