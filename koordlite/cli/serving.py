@@ -74,8 +74,7 @@ def served(
         return
     from koordlite.http.certificate import Certificate
     from koordlite.http.server import listener
-    from koordlite.report.metrics.collector import Metrics
-    from koordlite.report.metrics.events import KubeletMetrics
+    from koordlite.report.metrics.collector import KubeletMetrics, Metrics
     from koordlite.report.web.endpoints import Endpoints
 
     http, remote = settings.http, machine.remote

@@ -1,29 +1,45 @@
 """The agent as Prometheus metrics: Koordinator's names where we can fill them, ours for the rest.
 
-Gauges come from one collector over the last tick, so a series whose subject is gone is gone from the next scrape.
-Names and labels under `koordlet_` are Koordinator's (`pkg/koordlet/metrics`), so that its dashboards keep working.
+Gauges are those of the last tick, so a series whose subject is gone is gone from the next scrape.
+Names and labels under `koordlet_` are Koordinator's (`pkg/koordlet/metrics`, also pod_eviction, core_sched, common), so
+that its dashboards keep working.
 """
 
 from __future__ import annotations
 
 import collections
 import errno
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 
 import prometheus_client
 from prometheus_client import Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from koordlite.changes import core_cookie, eviction
+from koordlite.changes.core_cookie import CoreCookieChange
+from koordlite.model.status import RequestHistogram, RequestKind
 from koordlite.report import present
 from koordlite.report.metrics import node, pods
-from koordlite.report.metrics.events import EventMetrics
-from koordlite.report.metrics.families import NodeRegistry, Sample, counter, gauge, request_times, single
+from koordlite.report.metrics.families import (
+    NodeRegistry,
+    Sample,
+    counter,
+    gauge,
+    koordinator_counter,
+    request_times,
+    single,
+)
 from koordlite.report.tick import Tick
 
 _TICK_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 # Koordinator's buckets for resource_update_duration_milliseconds.
 _WRITE_BUCKETS = tuple(0.01 * 4**k for k in range(8))
+DETAIL_SECONDS = 300.0
+"""Life of the series of an evicted pod, or of a core group that gets no more processes: names never end."""
+_EVICTED = "evicted"
+_WORDS = {True: "succeeded", False: "failed"}
 
 
 class Metrics(Collector):
@@ -36,9 +52,13 @@ class Metrics(Collector):
         self.registry = r = NodeRegistry()
         self._started, self._per_cpu, self._longer_psi = started, per_cpu, longer_psi
         self._last: Tick | None = None
-        self._events = EventMetrics()
+        self._lock = threading.Lock()
+        """Scrapes come in other threads than ticks."""
+        self._reads: collections.Counter[tuple[str, bool]] = collections.Counter()
+        self._evictions = 0
+        self._evicted: dict[tuple[str, str], float] = {}
+        self._cookies: dict[tuple[str, bool], tuple[int, float]] = {}
         r.register(self)
-        r.register(self._events)
         self._decisions = Counter(
             "koordlite_decisions", "Decisions given", ("strategy", "reason", "verdict"), registry=r
         )
@@ -72,9 +92,28 @@ class Metrics(Collector):
             status = "success" if step.ok else "failed"
             if step.place.kind.update:
                 self._write.labels(step.place.kind.update, status).observe(step.seconds * 1000)
-        self._events.observe(tick)
+        with self._lock:
+            self._count_events(tick)
         self._last = tick
         self.registry.node = tick.node or self.registry.node
+
+    def _count_events(self, tick: Tick) -> None:
+        """Reads of the machine, evictions, and containers that were given a cookie, by core group."""
+        topology = tick.snapshot.topology
+        self._reads.update([("cpu", bool(topology.cpus)), ("numa", bool(topology.nodes))])
+        for step in tick.applied:
+            if step.ok and step.place.kind is eviction.PLACE:
+                namespace, name, _ = step.place.parts
+                self._evictions += 1
+                self._evicted[namespace, name] = tick.time
+        steps = {step.place: step.ok for step in tick.applied if step.place.kind is core_cookie.PLACE}
+        for change in (change for decision in tick.decisions for change in decision.changes) if steps else ():
+            if isinstance(change, CoreCookieChange) and change.place in steps and change.core_group:
+                key = change.core_group, steps[change.place]
+                self._cookies[key] = self._cookies.get(key, (0, 0.0))[0] + 1, tick.time
+        since = tick.time - DETAIL_SECONDS
+        self._evicted = {pod: at for pod, at in self._evicted.items() if at >= since}
+        self._cookies = {key: each for key, each in self._cookies.items() if each[1] >= since}
 
     def collect(self) -> Iterator[Metric]:
         """Gauges of the last tick; none before the first. The scraping thread takes one reference, and the tick never
@@ -87,6 +126,25 @@ class Metrics(Collector):
         yield from _labelled(tick)
         yield from node.families(tick, per_cpu=self._per_cpu)
         yield from pods.families(tick, longer_psi=self._longer_psi)
+        if self.registry.node:
+            yield from self._of_events()
+
+    def _of_events(self) -> Iterator[Metric]:
+        """Nothing before the node is known, as Koordinator."""
+        with self._lock:
+            reads, evictions, evicted = list(self._reads.items()), self._evictions, list(self._evicted)
+            cookies = list(self._cookies.items())
+        for what in ("cpu", "numa"):
+            samples = [([_WORDS[good]], float(count)) for (part, good), count in reads if part == what]
+            name = f"koordlet_collect_node_{what}_info_status"
+            yield koordinator_counter(name, "Times the machine was read", ("status",), samples)
+        total = [([_EVICTED], float(evictions))] if evictions else []
+        yield koordinator_counter("koordlet_pod_eviction", "Pods evicted", ("reason",), total)
+        of_pod, each = ("pod_namespace", "pod_name", "reason"), [([*pod, _EVICTED], 1.0) for pod in evicted]
+        yield koordinator_counter("koordlet_pod_eviction_detail", "Pods evicted recently", of_pod, each)
+        containers = [([group, _WORDS[good]], float(count)) for (group, good), (count, _) in cookies]
+        meaning, labels = "Containers that were given a cookie of core scheduling", ("core_sched_group", "status")
+        yield koordinator_counter("koordlet_core_sched_cookie_manage_status", meaning, labels, containers)
 
 
 def _of_node(tick: Tick) -> Iterator[Metric]:
@@ -162,3 +220,16 @@ def _errno(error: str) -> str:
     """`EBUSY` of `EBUSY: Device or resource busy (…)`; a refusal of our own or of the API server has no such word."""
     word = error.partition(":")[0]
     return word if word in errno.errorcode.values() else "other"
+
+
+class KubeletMetrics(Collector):
+    """How long kubelet takes, in Koordinator's buckets."""
+
+    def __init__(self, times: Callable[[], Mapping[RequestKind, RequestHistogram]]) -> None:
+        """`times` gives what was counted so far; asked at each scrape."""
+        self._times = times
+
+    def collect(self) -> Iterator[Metric]:
+        """By verb, path and code."""
+        name, labels = "koordlet_kubelet_request_duration_seconds", ("verb", "path", "code")
+        yield request_times(name, "How long kubelet took to answer", labels, sorted(self._times().items()))

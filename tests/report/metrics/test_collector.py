@@ -9,8 +9,7 @@ from reported import tick_of, tick_with
 
 from koordlite import changes
 from koordlite.model.status import AppliedStep, RequestHistogram
-from koordlite.report.metrics.collector import Metrics
-from koordlite.report.metrics.events import KubeletMetrics
+from koordlite.report.metrics.collector import KubeletMetrics, Metrics
 from koordlite.report.tick import Tick
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]

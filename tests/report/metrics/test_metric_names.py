@@ -24,8 +24,7 @@ from koordlite.model.picture.usage import HardwareCounts, NumaUse, Prediction, P
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.slo.settings import HostApplication
 from koordlite.model.status import AppliedStep
-from koordlite.report.metrics.collector import Metrics
-from koordlite.report.metrics.events import KubeletMetrics
+from koordlite.report.metrics.collector import KubeletMetrics, Metrics
 from koordlite.report.tick import Tick
 
 NAMES = {
