@@ -39,7 +39,10 @@ class Sandbox:
     `longest_step` are the clock's.
     """
 
+    process_table: ClassVar[type[Processes]] = Processes
+    core_scheduling: ClassVar[type[EmulatedCoreScheduling]] = EmulatedCoreScheduling
     resctrl_driver: ClassVar[type[EmulatedResctrl]] = EmulatedResctrl
+    """Parts of the kernel, for which a subclass may have fuller ones."""
 
     def __init__(
         self,
@@ -54,9 +57,9 @@ class Sandbox:
         self.machine = shapes.machine(shape) if isinstance(shape, str) else shape
         self.files = Tree()
         self.clock = SandboxClock(self._step, start=start, pace=pace, stop=stop, longest_step=longest_step)
-        self.processes = Processes(FIRST_PID + seed % 1000)
+        self.processes = self.process_table(FIRST_PID + seed % 1000)
         threads = len(self.machine.cpus) > len({(cpu.package, cpu.core) for cpu in self.machine.cpus})
-        self.cores = EmulatedCoreScheduling(self.processes, hyperthreads=threads)
+        self.cores = self.core_scheduling(self.processes, hyperthreads=threads)
         self.cgroups = cgroup_files.build(self.machine, self.processes)
         self.workloads = Workloads(self.cgroups, self.machine.cpuset)
         rdt = self.machine.rdt

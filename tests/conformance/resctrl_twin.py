@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from kernel_processes import KernelProcesses
 from kernel_resctrl import Caller, KernelResctrl
 from resctrl_vfs import ResctrlVFS
 
-from koordlite.lab.machine.processes import Processes
 from koordlite.lab.machine.rdt import EVENTS
 from koordlite.lab.machine.tree import Tree
 from koordlite.lab.resctrl.filesystem import POINT
@@ -28,7 +28,7 @@ class Twin:
 
     def __init__(self, recording: Any) -> None:
         machine = recorded_machine.machine(recording)
-        processes = Processes(_FIRST_TID)
+        processes = KernelProcesses(_FIRST_TID)
         moved, writer = processes.spawn("p", threads=3, now=0), processes.spawn("w", threads=1, now=0)
         self._symbols = {str(tid): f"$P{number}" for number, tid in enumerate(moved.tids)} | {str(writer.pid): "$W"}
         self._now = 0.0

@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from kernel_processes import KernelProcesses
 from kernel_resctrl import Caller, KernelResctrl
 from resctrl_vfs import ResctrlVFS
 
-from koordlite.lab.machine.processes import Processes
 from koordlite.lab.machine.rdt import RDT
 from koordlite.lab.machine.tree import File, Folder, Tree
 from koordlite.lab.resctrl.filesystem import POINT
@@ -31,7 +31,7 @@ class Player:
         machine = recorded_machine.machine(recording)
         self.now = 0.0
         self.files = Tree()
-        self.threads = Threads(Processes(1))
+        self.threads = Threads(KernelProcesses(1))
         self.files.place("/sys/fs/present", Folder())
         self.resctrl: KernelResctrl | None = None
         self.hardware = machine.rdt or RDT()

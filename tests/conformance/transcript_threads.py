@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from koordlite.lab.machine.processes import Process, Processes
+from kernel_processes import KernelProcesses
+
+from koordlite.lab.machine.processes import Process
 
 _SYMBOL = re.compile(r"\$(?:P\.new|P\.\d+|P|C|Z|gone|init|kthreadd)")
 _OTHERS = 3368
@@ -13,7 +15,7 @@ _OTHERS = 3368
 class Threads:
     """A machine with init, kthreadd, some others and the process `$P` with three threads."""
 
-    def __init__(self, processes: Processes) -> None:
+    def __init__(self, processes: KernelProcesses) -> None:
         self.processes = processes
         self._processes: dict[int, Process] = {}
         self._tids: dict[str, int] = {"$init": self.spawn(0), "$kthreadd": self.spawn(0)}

@@ -12,11 +12,11 @@ from typing import Any
 
 import kernel_masks
 import msgspec
+from kernel_processes import KernelCoreScheduling, KernelProcesses
 
 from koordlite.lab.load.workloads import Workload
 from koordlite.lab.machine import kernel_text
 from koordlite.lab.machine.machine import Machine
-from koordlite.lab.machine.processes import Processes
 from koordlite.lab.machine.rdt import RDT, Cache, Monitoring
 from koordlite.lab.machine.tree import Entry, File, Folder, refusal
 from koordlite.lab.pods.managers import Managers
@@ -221,7 +221,7 @@ class KernelResctrl(EmulatedResctrl):
     """The whole file system."""
 
     def __init__(
-        self, machine: Machine, rdt: RDT, processes: Processes, now: Callable[[], float] = lambda: 0.0
+        self, machine: Machine, rdt: RDT, processes: KernelProcesses, now: Callable[[], float] = lambda: 0.0
     ) -> None:
         self.caller = Caller()
         self.users = 0
@@ -234,6 +234,7 @@ class KernelResctrl(EmulatedResctrl):
         self._counted: dict[str, dict[int, int]] = {}
         """What each configurable event counts, by cache id, where it was chosen; survives unmounting."""
         super().__init__(msgspec.structs.replace(machine, resctrl=None), rdt, processes)
+        processes.born.append(self._inherit)
         self.status: KernelStatus = KernelStatus()
         self.layout: HotplugLayout = HotplugLayout(machine, rdt)
         monitoring = self.rdt.monitoring
@@ -406,6 +407,11 @@ class KernelResctrl(EmulatedResctrl):
         return text
 
     # ── threads ──
+
+    def _inherit(self, tid: int, maker: int) -> None:
+        """A thread starts in the group of the one that made it."""
+        if maker in self.home:
+            self.home[tid] = self.home[maker]
 
     def tasks(self, group: RDTGroup) -> str:
         """The threads that the reader can see."""
@@ -712,7 +718,10 @@ class GivingManagers(Managers):
 class KernelSandbox(Sandbox):
     """An emulated node with the whole resctrl."""
 
+    process_table = KernelProcesses
+    core_scheduling = KernelCoreScheduling
     resctrl_driver = KernelResctrl
+    processes: KernelProcesses
     resctrl: KernelResctrl | None
 
     def __init__(self, *args: Any, **options: Any) -> None:

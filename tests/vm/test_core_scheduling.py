@@ -6,9 +6,7 @@ import kernelrig
 import pytest
 import slices
 from core_operations import Player, sequence
-
-from koordlite.lab.machine.core_scheduling import EmulatedCoreScheduling
-from koordlite.lab.machine.processes import Processes
+from kernel_processes import KernelCoreScheduling, KernelProcesses
 
 BOOT_SECONDS = 420
 
@@ -18,7 +16,7 @@ pytestmark = kernelrig.marks(BOOT_SECONDS)
 class EmulatedProcesses:
     """`core_operations.Processes` of an emulated machine."""
 
-    def __init__(self, table: Processes) -> None:
+    def __init__(self, table: KernelProcesses) -> None:
         self._table = table
         self._pids: list[int] = []
 
@@ -51,8 +49,8 @@ def test_kernel_and_emulation_answer_alike(kernel: str, seed: int) -> None:
     argument = {"seed": seed, "count": 300}
     environment = {"KVER": kernel, "RDT": "none", "TIMEOUT": str(BOOT_SECONDS), "PYTHONPATH": "."}
     told, _ = kernelrig.told("intel", "tests/vm/guest_core_operations.py", argument, environment)
-    table = Processes(1000)
-    player = Player(EmulatedCoreScheduling(table, hyperthreads=True), EmulatedProcesses(table))
+    table = KernelProcesses(1000)
+    player = Player(KernelCoreScheduling(table, hyperthreads=True), EmulatedProcesses(table))
     operations = list(sequence(**argument))
     assert len(told) == len(operations)
     for at, (operation, answer) in enumerate(zip(operations, told, strict=True)):

@@ -1,4 +1,4 @@
-"""Core scheduling of the emulated kernel: cookies of threads, inherited by what they make.
+"""Core scheduling of the emulated kernel: cookies of threads.
 
 Held to the real one operation by operation (tests/vm/test_core_scheduling.py).
 """
@@ -25,7 +25,6 @@ class EmulatedCoreScheduling:
         self._processes, self._hyperthreads = processes, hyperthreads
         self._cookies: dict[int, int] = {}
         self._helpers: list[EmulatedHelper] = []
-        processes.born.append(self._inherit)
 
     def cookie(self, tid: int) -> int:
         """See the port."""
@@ -69,10 +68,6 @@ class EmulatedCoreScheduling:
     def _check(self) -> None:
         if not self._hyperthreads:
             raise OSError(errno.ENODEV, os.strerror(errno.ENODEV), "/proc/self")
-
-    def _inherit(self, tid: int, maker: int) -> None:
-        if maker in self._cookies:
-            self._cookies[tid] = self._cookies[maker]
 
 
 class EmulatedHelper:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 import msgspec
 
@@ -32,8 +31,6 @@ class Processes:
     def __init__(self, first_pid: int) -> None:
         self._next = itertools.count(first_pid)
         self._by_tid: dict[int, Process] = {}
-        self.born: list[Callable[[int, int], None]] = []
-        """Called for every thread that another one makes: (its id, its maker's)."""
 
     def spawn(self, comm: str, *, threads: int, now: float, oom_score_adj: int = 0, pod: str = "") -> Process:
         """Start a process with that many threads."""
@@ -41,25 +38,6 @@ class Processes:
         process = Process(tids[0], comm, tids, int(now * TICKS_PER_SECOND), oom_score_adj=oom_score_adj, pod=pod)
         self._by_tid.update(dict.fromkeys(tids, process))
         return process
-
-    def clone(self, maker: int) -> int:
-        """A further thread of the process of thread `maker`, made by it; its id. KeyError when there is none."""
-        process = self._by_tid[maker]
-        tid = next(self._next)
-        process.tids += (tid,)
-        self._by_tid[tid] = process
-        self._tell(tid, maker)
-        return tid
-
-    def fork(self, maker: int, *, now: float) -> Process:
-        """A child with one thread, made by thread `maker`; KeyError when there is none."""
-        child = self.spawn(self._by_tid[maker].comm, threads=1, now=now)
-        self._tell(child.pid, maker)
-        return child
-
-    def _tell(self, tid: int, maker: int) -> None:
-        for notify in self.born:
-            notify(tid, maker)
 
     def end(self, process: Process) -> None:
         """The process and its threads are gone."""

@@ -101,7 +101,6 @@ class EmulatedResctrl:
         self.home: dict[int, RDTGroup] = {}
         """Group of each thread that was moved."""
         self.folder = Folder()
-        processes.born.append(self._inherit)
         if machine.resctrl is not None:
             self.mount(machine.resctrl)
 
@@ -128,11 +127,6 @@ class EmulatedResctrl:
     def home_of(self, tid: int) -> RDTGroup:
         """The control or monitor group a thread is in."""
         return self.home.get(tid, self.root)
-
-    def _inherit(self, tid: int, maker: int) -> None:
-        """A thread starts in the group of the one that made it."""
-        if maker in self.home:
-            self.home[tid] = self.home[maker]
 
     def hardware_rmid(self, group: RDTGroup, cache_id: int, part: int = 0) -> int:
         """The number by which the hardware counts a group, in one of the NUMA nodes of a cache."""

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from kernel_processes import KernelProcesses
 from kernel_resctrl import KernelResctrl
 
 from koordlite.lab import shapes
 from koordlite.lab.machine import shapes as machines
-from koordlite.lab.machine.processes import Processes
 from koordlite.lab.machine.rdt import RDT, Bandwidth, Cache, Monitoring, amd, flags
 from koordlite.lab.machine.tree import Tree
 from koordlite.lab.resctrl.filesystem import POINT
@@ -22,7 +22,7 @@ Attempt = Callable[[Tree, str, str], str]
 def files_of(rdt: RDT, shape: str = "intel-2s-ht", options: str = "") -> Tree:
     """The machine of that shape with other hardware, mounted with these options."""
     machine = msgspec.structs.replace(machines.machine(shape), resctrl=options)
-    resctrl = KernelResctrl(machine, rdt, Processes(10))
+    resctrl = KernelResctrl(machine, rdt, KernelProcesses(10))
     tree = Tree()
     tree.place(POINT, resctrl.folder)
     return tree
@@ -144,7 +144,7 @@ def test_an_rmid_in_limbo_by_kernel_and_caches(kernel: tuple[int, int], shape: s
 
 def test_lines_in_a_cache_keep_its_rmid_in_limbo() -> None:
     now, rdt = [0.0], RDT(monitoring=Monitoring(rmids=2))
-    resctrl = KernelResctrl(machines.machine("intel-2s-ht"), rdt, Processes(10), lambda: now[0])
+    resctrl = KernelResctrl(machines.machine("intel-2s-ht"), rdt, KernelProcesses(10), lambda: now[0])
     tree = Tree()
     tree.place(POINT, resctrl.folder)
     assert resctrl.rmids

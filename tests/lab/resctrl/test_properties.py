@@ -9,10 +9,10 @@ import slices
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from kernel_processes import KernelProcesses
 from kernel_resctrl import KernelResctrl
 
 from koordlite.lab.machine import shapes
-from koordlite.lab.machine.processes import Processes
 from koordlite.lab.machine.rdt import RDT, Bandwidth, Cache, Monitoring, amd
 from koordlite.lab.machine.tree import Tree
 from koordlite.lab.resctrl.filesystem import POINT
@@ -50,7 +50,7 @@ class Anything(RuleBasedStateMachine):
     @initialize(rdt=HARDWARE, options=st.sampled_from(["", "cdp"]))
     def begin(self, rdt: RDT, options: str) -> None:
         self.now = 0.0
-        self.processes = Processes(100)
+        self.processes = KernelProcesses(100)
         self.processes.spawn("p", threads=3, now=0)
         machine = msgspec.structs.replace(shapes.machine("intel-2s-ht"), resctrl=options)
         self.resctrl = KernelResctrl(machine, rdt, self.processes, lambda: self.now)
