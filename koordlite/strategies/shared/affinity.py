@@ -105,11 +105,6 @@ def placed(snapshot: Snapshot) -> Mapping[str, int]:
     return by_uid
 
 
-def owns(snapshot: Snapshot, uid: str) -> bool:
-    """Tell whether `numaAffinity` writes the CPU sets of this pod."""
-    return snapshot.affinity.enforced and uid in placed(snapshot)
-
-
 def fixed(snapshot: Snapshot, pod: Pod) -> str:
     """Reason why the pod is never moved; empty for one that may be."""
     status, allowed = pod.resource_status, snapshot.affinity.whitelist
