@@ -216,13 +216,18 @@ class Case(msgspec.Struct, frozen=True, dict=True):
         """No room is kept any longer for placeholders that did not fit: two of them could keep each other off."""
         for pod in self.alive:
             if not pod.node and pod.nominated and pod.refused() is not None:
-                yield Nominate(namespace=pod.namespace, name=pod.name, uid=pod.uid, node="")
+                yield nominate(pod, "")
 
     def not_nominated(self, coming: HandOverText) -> Iterator[Action]:
         """No more room is kept for the pod of a hand-over."""
         pod = self.world.pods.get(coming.uid)
         if pod is not None and pod.alive and not pod.node and pod.nominated == self.node:
-            yield Nominate(namespace=pod.namespace, name=pod.name, uid=pod.uid, node="")
+            yield nominate(pod, "")
+
+
+def nominate(pod: ClusterPod, node: str) -> Nominate:
+    """Room kept for this very pod on a node; on none where `node` is empty."""
+    return Nominate(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node)
 
 
 def delete(pod: ClusterPod, why: str) -> DeletePlaceholder:

@@ -81,6 +81,12 @@ def requests(reservation: ReservationObject) -> dict[str, Quantity]:
     return template_requests(reservation)
 
 
+def resized(reservation: ReservationObject) -> dict[str, Quantity]:
+    """The same with its resize annotation; InputError when that cannot be read."""
+    resize = read(ResizeAllocatable, reservation.metadata.annotations, keys.RESERVATION_RESIZE, _name(reservation))
+    return {**requests(reservation), **(amounts(resize.resources) if resize else {})}
+
+
 def holding(reservation: ReservationObject) -> tuple[Holding, tuple[Problem, ...]]:
     """Amounts it holds, without owners; with problems no pod may take it."""
     owner, notes = _name(reservation), reservation.metadata.annotations
@@ -117,13 +123,11 @@ def is_matchable(reservation: ReservationObject, holding: Holding, problems: Col
 
 def available(reservation: ReservationObject, node: str, now: str) -> ReservationStatus:
     """Its status once it is placed on `node`; InputError when its resize annotation cannot be read."""
-    resize = read(ResizeAllocatable, reservation.metadata.annotations, keys.RESERVATION_RESIZE, _name(reservation))
-    more = amounts(resize.resources) if resize else {}
     return msgspec.structs.replace(
         reservation.status,
         phase=AVAILABLE,
         node_name=node,
-        allocatable=_texts({**requests(reservation), **more}),
+        allocatable=_texts(resized(reservation)),
         conditions=(_new(_SCHEDULED, "True", "Scheduled", now), _new(_READY, "True", "Available", now)),
     )
 

@@ -17,10 +17,9 @@ from koordlite.model import keys
 from koordlite.model.pod import pod_reader, qos
 from koordlite.model.quantity import Quantity, parse_resources
 from koordlite.model.wire.objects import ObjectMeta, PodObject, PodSpec
-from koordlite.model.wire.reservation import AVAILABLE, FAILED, SUCCEEDED, ReservationObject, ResizeAllocatable
+from koordlite.model.wire.reservation import AVAILABLE, FAILED, SUCCEEDED, ReservationObject
 from koordlite.reservation import lifecycle
 from koordlite.reservation.lifecycle import pod_requests, template_requests
-from koordlite.reservation.matching import read
 
 Amounts = Mapping[str, Quantity]
 Raw = Mapping[str, Any]
@@ -65,12 +64,7 @@ class PlaceholderSettings(msgspec.Struct, frozen=True, kw_only=True):
 def resources(reservation: ReservationObject) -> dict[str, Quantity]:
     """Resources of the whole place: the status of an available reservation, else template and resize annotation.
     InputError when that cannot be read."""
-    if lifecycle.is_available(reservation):
-        return lifecycle.requests(reservation)
-    owner = f"reservation/{reservation.metadata.name}"
-    resize = read(ResizeAllocatable, reservation.metadata.annotations, keys.RESERVATION_RESIZE, owner)
-    more = lifecycle.amounts(resize.resources) if resize else {}
-    return {**template_requests(reservation), **more}
+    return lifecycle.requests(reservation) if lifecycle.is_available(reservation) else lifecycle.resized(reservation)
 
 
 def namespace(reservation: ReservationObject) -> str:

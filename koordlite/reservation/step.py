@@ -24,11 +24,11 @@ from koordlite.reservation.actions import (
     AnnotatePod,
     Case,
     DeleteReservation,
-    Nominate,
     Say,
     Step,
     WriteStatus,
     delete,
+    nominate,
 )
 from koordlite.reservation.matching import may_own
 from koordlite.reservation.placeholder import PlaceholderSettings
@@ -82,9 +82,7 @@ def withdrawal(world: World) -> Iterator[Step]:
 
 def _orphans(world: World) -> Iterator[Step]:
     orphans = [delete(pod, "its Reservation is gone") for pod in world.orphans() if not pod.deleting]
-    stale = [
-        Nominate(namespace=pod.namespace, name=pod.name, uid=pod.uid, node="") for pod in world.stale_nominations()
-    ]
+    stale = [nominate(pod, "") for pod in world.stale_nominations()]
     if orphans or stale:
         yield Step("", "", (*orphans, *stale))
 
@@ -205,7 +203,7 @@ def _keep_room(case: Case, pod: ClusterPod | None) -> Iterator[Action]:
     if not may:
         yield from case.not_hoarding()
     elif pod.nominated != node:
-        yield Nominate(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node)
+        yield nominate(pod, node)
     elif case.room_kept != node:
         yield Annotate(annotations={keys.ROOM_KEPT: node})
         yield case.say("RoomKept", f"what becomes free on node {node} is kept for it")
@@ -334,7 +332,7 @@ def _free(case: Case, owner: ClusterPod, remainder: str) -> Iterator[Action]:
         return
     for pod in (owner, *(pod for pod in case.alive if pod.name == remainder and not pod.node)):
         if pod.nominated != case.node:
-            yield Nominate(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=case.node)
+            yield nominate(pod, case.node)
     for pod in going:
         yield delete(pod, f"its room goes to pod {owner.key}")
 

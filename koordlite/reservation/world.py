@@ -45,15 +45,17 @@ class World:
         """Not bound, no placeholder, not ended."""
         self.koord_schedulers: dict[str, str] = {}
         """Pods of Koordinator's scheduler that run, by uid."""
-        self._limits: dict[str, dict[str, int]] = {}
-        """Most that pods may request beside what the node keeps back, by node, in nano-units."""
+        self._limits: dict[str, dict[str, Quantity]] = {}
+        """Most that pods may request beside what the node keeps back, by node."""
+        self._allocatable: dict[str, capacity.Whole] = {}
+        """By node, beside what it keeps back."""
         self._namespaces: dict[str, str] = {}
         """Where the placeholders of a Reservation are, by its uid."""
         self._uids: dict[str, str] = {}
         self._on_node: dict[str, dict[str, ClusterPod]] = {}
         self._placeholders: dict[str, dict[str, ClusterPod]] = {}
         self._takers: dict[str, ClusterPod] = {}
-        self._sums: dict[str, dict[str, Quantity]] = {}
+        self._sums: dict[str, capacity.Whole] = {}
         self._nominated: dict[str, str] = {}
         self._kept_room: dict[str, dict[str, ClusterPod]] = {}
         """Pods that are not bound, by the node on which a scheduler keeps room for them."""
@@ -93,16 +95,17 @@ class World:
     def put_node(self, obj: NodeObject) -> None:
         """A Node came or changed."""
         name, notes = obj.metadata.name, obj.metadata.annotations or {}
-        self.nodes[name] = obj
+        self.nodes[name], allocatable = obj, parse_resources(obj.status.allocatable, "", "", [])
         with contextlib.suppress(InputError):  # Named by the judgement of nodes; what it said before holds.
-            written = parse_reservation(notes.get(keys.RESERVATION, ""), f"node/{name}")
-            allocatable = parse_resources(obj.status.allocatable, "", "", [])
-            self._limits[name] = node_room.limits(allocatable, written)
+            limits = node_room.limits(allocatable, parse_reservation(notes.get(keys.RESERVATION, ""), f"node/{name}"))
+            self._limits[name] = {resource: Quantity(nano) for resource, nano in limits.items()}
+        self._allocatable[name] = capacity.whole({**allocatable, **self._limits.get(name, {})})
 
     def remove_node(self, name: str) -> None:
         """A Node is gone."""
         self.nodes.pop(name, None)
         self._limits.pop(name, None)
+        self._allocatable.pop(name, None)
 
     def put_pod(self, obj: PodObject) -> bool:
         """A Pod came or changed. Whether that may matter to a Reservation."""
@@ -206,16 +209,13 @@ class World:
     def capacity(self, node: str, mine: int = 0) -> NodeCapacity | None:
         """Resources of a node beside what it keeps back, and requests of its pods, of which `mine` are placeholders of
         one Reservation; None when it is unknown."""
-        obj = self.nodes.get(node)
-        if obj is None:
+        if node not in self.nodes:
             return None
         if node not in self._sums:
-            self._sums[node] = total_requests(self._on_node.get(node, {}).values())
-        allocatable = parse_resources(obj.status.allocatable, "", "", [])
-        limits = {resource: Quantity(nano) for resource, nano in self._limits.get(node, {}).items()}
+            self._sums[node] = capacity.whole(total_requests(self._on_node.get(node, {}).values()))
         return NodeCapacity(
-            allocatable=capacity.whole({**allocatable, **limits}),
-            requested=capacity.whole(self._sums[node]),
+            allocatable=self._allocatable[node],
+            requested=self._sums[node],
             pods=len(self._on_node.get(node, {})),
             matched=mine,
         )
