@@ -49,7 +49,7 @@ def groups(plan: EvictionPlan) -> Markup | None:
         unlisted = len(names) - len(rows)
         more = el("p", f"and {unlisted} more with fewer pods", class_="note") if unlisted else None
         table = page.table((what, "to evict#", "kept#"), rows)
-        tables.append(page.details(f"{len(names)} {what}{'s' if len(names) > 1 else ''}", table, more))
+        tables.append(page.details(units.count(len(names), what), table, more))
     return page.section("By namespace, owner and node", tables, note="Choose a name to find its pods above.")
 
 
@@ -286,7 +286,7 @@ def _plugins(plan: EvictionPlan) -> Markup:
         badges = [page.badge(f"{count} × {reason}") for reason, count in one["findings"].items()]
         words: Child = badges or el("span", "no findings", class_="note")
         counts = f"{one['evict']} to evict, {one['kept']} kept" if badges else ""
-        notes = f"{one['notes']} note{'s' if one['notes'] > 1 else ''}" if one["notes"] else ""
+        notes = units.count(one["notes"], "note") if one["notes"] else ""
         rows.append((el("b", one["name"]), words, counts, notes))
     headings = ("plugin", "found", "pods", "could not judge")
     return page.section("By plugin", page.table(headings, rows, empty="no plugin is enabled", stacked=True))

@@ -51,7 +51,7 @@ class Selection(msgspec.Struct, frozen=True):
     def sentence(self, plan: EvictionPlan, selected: EvictionPlan) -> str:
         """Say what of the plan is not listed; empty when everything is. `selected`: see `of`."""
         outside = len(plan.outcomes) - len(selected.outcomes)
-        parts = [f"only {self.only}: {_count(outside, 'other pod')} with findings left out"] if outside else []
+        parts = [f"only {self.only}: {units.count(outside, 'other pod')} with findings left out"] if outside else []
         cut = [
             f"{self.limit} of {len(pods)} {what}"
             for pods, what in ((selected.evict, "to evict"), (selected.kept, "kept"))
@@ -223,7 +223,7 @@ def _plugins(plan: EvictionPlan) -> Iterator[str]:
     for one in document.by_plugin(plan):
         words = [f"{count} × {reason}" for reason, count in one["findings"].items()] or ["no findings"]
         words += [f"{one['evict']} to evict, {one['kept']} kept"] if one["findings"] else []
-        words += [_count(one["notes"], "note")] if one["notes"] else []
+        words += [units.count(one["notes"], "note")] if one["notes"] else []
         first = f"{_INDENT}{one['name']}: "
         yield from paragraph.wrap("; ".join(words), width(), first=first, hanging=_INDENT * 2)
 
@@ -233,7 +233,7 @@ def _left_by_limits(plan: EvictionPlan) -> Iterator[str]:
     if by_limit:
         yield "LEFT FOR LATER, by limits only"
     for reason, count in by_limit.items():
-        yield f"{_INDENT}{_count(count, 'pod')} by {reason}"
+        yield f"{_INDENT}{units.count(count, 'pod')} by {reason}"
 
 
 def _changes(changes: Difference) -> Iterator[str]:
@@ -260,20 +260,20 @@ def _head(plan: EvictionPlan, *, dry: bool) -> Iterator[str]:
     pods = sum(1 for _ in view.pods())
     yield "EVICTION PLAN (dry run: nothing was evicted)" if dry else "EVICTION PLAN"
     yield f"time      {view.time}, {view.time_source}"
-    scope = f"judged    {_count(len(view.nodes), 'node')}, {_count(pods, 'pod')} by {', '.join(plan.plugins)}"
+    scope = f"judged    {units.count(len(view.nodes), 'node')}, {units.count(pods, 'pod')} by {', '.join(plan.plugins)}"
     yield from _wrap_labelled(scope)
 
 
 def answers(plan: EvictionPlan, left_out: str = "") -> Iterator[str]:
     """Count the pods that go and those that stay, by what keeps them; `left_out`: what of them is not listed."""
-    total = f"{_count(len(plan.outcomes), 'pod')} with findings"
+    total = f"{units.count(len(plan.outcomes), 'pod')} with findings"
     unjudged = f"; {plan.not_judged} not judged" if plan.not_judged else ""
     yield f"answer    {total}: {len(plan.evict)} to evict, {len(plan.kept)} kept{unjudged}"
     if plan.kept:
         counts = ", ".join(f"{count} × {reason}" for reason, count in plan.kept_by.items())
         yield from _wrap_labelled(f"kept      {counts}")
     if plan.not_judged:
-        counts = ", ".join(f"{_count(count, 'pod')} by {name}" for name, count in plan.not_judged_by.items())
+        counts = ", ".join(f"{units.count(count, 'pod')} by {name}" for name, count in plan.not_judged_by.items())
         yield from _wrap_labelled(f"unjudged  {counts}; the notes say why")
     for warning in document.warnings(plan):
         yield from _wrap_labelled(f"warning   {warning}")
@@ -328,7 +328,7 @@ _MORE = ", one line each (`descheduler explain POD` has the rest)"
 def _fit(answer: Outcome, search: Search) -> str:
     places = [place_words(place) for place in search.places[:_PLACES]]
     more = len(search.places) - len(places)
-    text = ", ".join(places) + (f" and {_count(more, 'more node')}" if more > 0 else "")
+    text = ", ".join(places) + (f" and {units.count(more, 'more node')}" if more > 0 else "")
     if answer.target and text:
         text += f"; the plan counts on {answer.target}"
     if not search.why_not:
@@ -401,10 +401,6 @@ def _wrap(label: str, text: str, columns: int) -> list[str]:
 def _shorten(text: str) -> str:
     line = printable.one_line(text)
     return line if len(line) <= width() else f"{line[: width() - 1]}…"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 _TITLE = re.compile(r"[A-Z][A-Z ]{3,}\b")

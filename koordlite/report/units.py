@@ -31,6 +31,11 @@ def size(amount: int | float | None) -> str:
     return f"{amount / scale:.1f} {unit}" if scale > 1 else f"{amount:.0f} B"
 
 
+def count(number: int, word: str) -> str:
+    """`1 pod`, `3 pods`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
 def clock(seconds: float) -> str:
     """Seconds as `0:07`, `12:34` or `1:02:03`."""
     whole = max(0, round(seconds))

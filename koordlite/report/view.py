@@ -164,9 +164,8 @@ def watched(watch: WatchState) -> str:
     """One list of the cluster: how many objects, how far it has come, and what is wrong."""
     if watch.absent:
         return "the API server does not have this kind"
-    count = "1 object" if watch.objects == 1 else f"{watch.objects} objects"
     parts = [
-        count if watch.age_seconds is not None else "never read",
+        units.count(watch.objects, "object") if watch.age_seconds is not None else "never read",
         f"at version {watch.resource_version}" if watch.resource_version else "",
         f"listed again {watch.relists} times" if watch.relists else "",
         watch.error and f"last error: {watch.error}",

@@ -63,11 +63,10 @@ def answer(name: str, tick: Tick, _past: Remembered = NOTHING) -> Answer:
         *_promises(snapshot, pod, placed),
     ]
     causes = sum(check.verdict == "cause" for check in checks)
-    count = "1 cause, marked" if causes == 1 else f"{causes} causes, marked"
     lines = [
         f"pod {pod.key} on {tick.node or 'this node'}",
         *(f"  {_MARKS[check.verdict]} {check.about:<11} {check.sentence}" for check in checks),
-        f"  {count} with !" if causes else "  nothing here keeps it from being aligned",
+        f"  {units.count(causes, 'cause')}, marked with !" if causes else "  nothing here keeps it from being aligned",
     ]
     return Answer(lines, {"pod": pod.key, "checks": [check._asdict() for check in checks]})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -46,7 +46,8 @@ def because(decision: Decision, before: Mark, now: Mark) -> str:
     if not named or not (now.amount - before.amount) * sum(changes.values()) < 0:
         return ""
     words = [f"{name} {'used ' if name == named[0] else ''}{_more(changes[name], resource)}" for name in named]
-    words += [f"{_count(smaller)} {_more(sum(smaller), resource)}"] if abs(sum(smaller)) >= _LEAST[resource] else []
+    if abs(sum(smaller)) >= _LEAST[resource]:
+        words.append(f"{units.count(len(smaller), 'other')} {_more(sum(smaller), resource)}")
     show = units.cores if resource == "cpu" else units.size
     is_limit = isinstance(decision.outcome, CPULimit)
     what = "the limit of BE" if is_limit else decision.name.rpartition("/")[2] or decision.kind
@@ -62,7 +63,7 @@ def line(decision: Decision, then: Snapshot, now: Snapshot) -> str:
         return ""
     changes, named, smaller = _most(_used(decision, then, resource), _used(decision, now, resource), resource)
     amounts = [(name, changes[name]) for name in named]
-    amounts += [(_count(smaller), sum(smaller))] if named and smaller else []
+    amounts += [(units.count(len(smaller), "other"), sum(smaller))] if named and smaller else []
     return ", ".join(f"{name} {'+' if amount >= 0 else '−'}{_size(amount, resource)}" for name, amount in amounts)
 
 
@@ -74,10 +75,6 @@ def _most(
     most = sorted(changes, key=lambda name: (-abs(changes[name]), name))
     named = [name for name in most[:NAMED] if abs(changes[name]) >= _LEAST[resource]]
     return changes, named, [changes[name] for name in most if name not in named and changes[name]]
-
-
-def _count(changes: Sequence[int]) -> str:
-    return "1 other" if len(changes) == 1 else f"{len(changes)} others"
 
 
 def _used(decision: Decision, snapshot: Snapshot, resource: str) -> Mapping[str, int]:

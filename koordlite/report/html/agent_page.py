@@ -45,8 +45,7 @@ def document(tick: Tick | None, past: Remembered, *, links: Sequence[str], refre
         lead = [node_parts.status_badge(tick), f"{view.because(tick)} {units.moment(tick.wall)} · ", switch]
         # What must be seen without scrolling.
         if tick.problems:
-            count = f"{len(tick.problems)} problem{'s' if len(tick.problems) > 1 else ''}"
-            lead += [" · ", el("a", count, href="#problems")]
+            lead += [" · ", el("a", units.count(len(tick.problems), "problem"), href="#problems")]
         for fact in view.paused(tick):
             lead += [el("br"), f"Paused {fact.value}."]
     items = [el("li", el("a", path, href=f".{path}")) for path in links]

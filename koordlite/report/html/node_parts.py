@@ -139,7 +139,7 @@ def pods_section(
         for part in (cells[:first_rows], cells[first_rows:])
     )
     count = len(rows) - first_rows
-    folded = page.details(f"{count} more pod{'s' if count > 1 else ''}", more) if count > 0 else None
+    folded = page.details(units.count(count, "more pod"), more) if count > 0 else None
     note = "The busiest first. Pressure: the part of the last ten seconds in which some task of the pod waited."
     return page.section("Pods", first, folded, note=note if rows else None)
 

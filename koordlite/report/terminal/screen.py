@@ -117,8 +117,8 @@ def _pods(rows: Sequence[PodRow], width: int, height: int) -> Iterator[Text | Ta
     if not rows:
         return
     if height < _HIGH:
-        count = "1 pod" if len(rows) == 1 else f"{len(rows)} pods"
-        yield Text(f"{count}: koordlite top lists them", "dim", no_wrap=True, overflow="ellipsis")
+        words = f"{units.count(len(rows), 'pod')}: koordlite top lists them"
+        yield Text(words, "dim", no_wrap=True, overflow="ellipsis")
         return
     yield Text()
     grid = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, width=width, header_style="dim")
