@@ -15,7 +15,7 @@ from koordlite.model import duration, keys, node, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
 from koordlite.model.picture import node_notes
-from koordlite.model.pod import pod_reader, qos, resource_spec
+from koordlite.model.pod import pod_reader, qos
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo import config as slo_config
 
@@ -118,7 +118,7 @@ READERS: list[tuple[Callable[[str], object], tuple[type[Exception], ...]]] = [
     (lambda text: nrt.decode_pools(text, "nrt/n"), (InputError,)),
     (lambda text: nrt.decode_cpu_topology(text, "nrt/n"), (InputError,)),
     (pod_reader.parse_resource_status, (ValueError,)),
-    (lambda text: resource_spec.parse(text, "pod/a/b", []), ()),
+    (lambda text: pod_reader.parse_resource_spec(text, "pod/a/b", []), ()),
     (qos.sub_priority, (ValueError,)),
     (CPUSet.parse, (ValueError,)),
     (Quantity.parse, (ValueError,)),

@@ -11,8 +11,8 @@ import msgspec
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
-from koordlite.model.pod import crane, qos, resizing, resource_spec
-from koordlite.model.pod.values import Amounts, ContainerInfo, Pod, ResourceStatus
+from koordlite.model.pod import crane, qos, resizing
+from koordlite.model.pod.values import NO_PREFERENCE, Amounts, ContainerInfo, Pod, ResourceSpec, ResourceStatus
 from koordlite.model.quantity import Quantity, add_resources, parse_resources
 from koordlite.model.reading import declared
 from koordlite.model.wire import objects
@@ -64,7 +64,7 @@ def from_wire(obj: objects.PodObject, machine: CPUSet | None = None) -> Pod:
             keys.EXTENDED_RESOURCE_SPEC, lambda text: declared.decode(_ExtendedText, text).containers, _NO_AMOUNTS
         ),
         resource_status=read(keys.RESOURCE_STATUS, lambda text: parse_resource_status(text, machine), _NO_STATUS),
-        resource_spec=resource_spec.parse(notes.get(keys.RESOURCE_SPEC), name, problems),
+        resource_spec=parse_resource_spec(notes.get(keys.RESOURCE_SPEC), name, problems),
         numa_policy=read(
             keys.NUMA_TOPOLOGY_SPEC, lambda text: declared.decode(_NUMASpecText, text).numa_topology_policy, ""
         ),
@@ -169,6 +169,16 @@ def kube_qos(obj: objects.PodObject) -> qos.KubeQoS:
     ):
         return qos.KubeQoS.GUARANTEED
     return qos.KubeQoS.BURSTABLE
+
+
+def parse_resource_spec(text: str | None, owner: str, problems: list[Problem]) -> ResourceSpec:
+    """The preferences in the annotation of pod `owner`; what cannot be read is none, and is added to `problems`."""
+    if not text:
+        return NO_PREFERENCE
+    document = declared.JSONDocument(owner, keys.RESOURCE_SPEC, "the pod counts as one without preferences")
+    values, _ = declared.read_text(document, ResourceSpec, text)
+    problems += [problem for problem in document.problems if problem.why != declared.UNKNOWN]
+    return NO_PREFERENCE if document.broken else declared.build(NO_PREFERENCE, values)
 
 
 @functools.lru_cache(maxsize=16384)

@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import Problem
-from koordlite.model.pod import crane, qos, resource_spec
-from koordlite.model.pod.resource_spec import ResourceSpec
+from koordlite.model.pod import crane, qos
 from koordlite.model.quantity import Quantity
+from koordlite.model.reading.declared import OneOf
+
+BindPolicy = Annotated[str, OneOf(("Default", "FullPCPUs", "SpreadByPCPUs", "ConstrainedBurst"))]
+ExclusivePolicy = Annotated[str, OneOf(("None", "PCPULevel", "NUMANodeLevel"))]
+
+
+class ResourceSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Preferences of the pod's author for its CPUs in annotation `scheduling.koordinator.sh/resource-spec`; empty text
+    is no preference. Source: Koordinator `apis/extension`, `GetResourceSpec`."""
+
+    required_cpu_bind_policy: BindPolicy = ""
+    """Whole cores, or spread over cores; a node that cannot give it is no node for the pod."""
+    preferred_cpu_bind_policy: BindPolicy = ""
+    preferred_cpu_exclusive_policy: ExclusivePolicy = ""
+    """Not beside the CPUs of pods that ask for the same: on none of their cores, or none of their NUMA nodes."""
+
+
+NO_PREFERENCE = ResourceSpec()
 
 
 class ResourceStatus(msgspec.Struct, frozen=True):
@@ -73,7 +91,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     extended_resources: Mapping[str, Amounts] = msgspec.field(default_factory=dict)
     """Batch resources by container name, from annotation `node.koordinator.sh/extended-resource-spec`."""
     resource_status: ResourceStatus = ResourceStatus()
-    resource_spec: ResourceSpec = resource_spec.NO_PREFERENCE
+    resource_spec: ResourceSpec = NO_PREFERENCE
     numa_policy: str = ""
     """numaTopologyPolicy of `scheduling.koordinator.sh/numa-topology-spec`: BestEffort, Restricted, SingleNUMANode."""
     crane: crane.CraneSpec = crane.NOTHING

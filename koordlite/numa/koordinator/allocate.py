@@ -71,13 +71,11 @@ class NodeRequest(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Reuse(msgspec.Struct, frozen=True, kw_only=True):
-    """Resources that count as free although they are held: by reservations the pod may take, by pods that would be
-    evicted."""
+    """Resources that count as free although they are held, by reservations the pod may take."""
 
     zones: Zones = msgspec.field(default_factory=dict)
     preferred: CPUSet = EMPTY
     """Taken before other CPUs."""
-    preemptible: CPUSet = EMPTY
     only: Zones = msgspec.field(default_factory=dict)
     """Only source of amounts, where not empty."""
 
@@ -112,7 +110,7 @@ class Supply(msgspec.Struct, frozen=True, dict=True):
     @classmethod
     def _of(cls, node: KoordinatorNode, required_bind: str, reuse: Reuse) -> Supply:
         topology = node.topology
-        allocated_cpus = released(node.allocated.cpus, reuse.preferred, reuse.preemptible)
+        allocated_cpus = released(node.allocated.cpus, reuse.preferred)
         cpus = available_cpus(
             topology.machine, allocated_cpus, reserved=topology.reserved, most_holders=topology.most_holders
         )

@@ -12,8 +12,7 @@ import msgspec
 from koordlite.model import keys
 from koordlite.model.once import Once
 from koordlite.model.pod.qos import PriorityClass, QoSClass
-from koordlite.model.pod.resource_spec import NO_PREFERENCE, ResourceSpec
-from koordlite.model.pod.values import Pod
+from koordlite.model.pod.values import NO_PREFERENCE, Pod, ResourceSpec
 from koordlite.model.reading import declared
 from koordlite.numa.koordinator.values import (
     CPUS_NOT_WHOLE,

@@ -20,7 +20,7 @@ import msgspec
 
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.pod.resource_spec import ResourceSpec
+from koordlite.model.pod.values import ResourceSpec
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading import declared
 from koordlite.numa.koordinator.allocate import (

@@ -6,14 +6,14 @@ import pytest
 
 from koordlite.model import keys
 from koordlite.model.errors import Problem
-from koordlite.model.pod import pod_reader, resource_spec
-from koordlite.model.pod.resource_spec import ResourceSpec
+from koordlite.model.pod import pod_reader
+from koordlite.model.pod.values import ResourceSpec
 from koordlite.model.wire import objects
 
 
 def read(text: str | None) -> tuple[ResourceSpec, list[Problem]]:
     problems: list[Problem] = []
-    return resource_spec.parse(text, "pod/a/b", problems), problems
+    return pod_reader.parse_resource_spec(text, "pod/a/b", problems), problems
 
 
 @pytest.mark.parametrize(
