@@ -84,45 +84,38 @@ class SelfSigned:
     who signed. ConfigError when the library that makes it is not installed."""
 
     def __init__(self, *, days: int = 365) -> None:
-        certificate, key = _self_signed(days)
+        try:
+            from cryptography import x509
+            from cryptography.hazmat.primitives import hashes, serialization
+            from cryptography.hazmat.primitives.asymmetric import ec
+        except ImportError as error:
+            do = "install the package `cryptography`, or name a certificate"
+            raise ConfigError(Problem("command line", "--secure-port", "", str(error), do)) from error
+        key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "self-signed")])
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(minutes=5))
+            .not_valid_after(now + datetime.timedelta(days=days))
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        pem = serialization.Encoding.PEM
+        private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
         # The ssl module reads files only; this one is in memory and has no name.
         with os.fdopen(os.memfd_create("certificate"), "wb", buffering=0) as file:
-            file.write(certificate + key)
+            file.write(certificate.public_bytes(pem) + private)
             self._context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
 
     def context(self) -> ssl.SSLContext:
         """For the next connection."""
         return self._context
-
-
-def _self_signed(days: int) -> tuple[bytes, bytes]:
-    """A certificate and its key in PEM format."""
-    try:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-    except ImportError as error:
-        do = "install the package `cryptography`, or name a certificate"
-        raise ConfigError(Problem("command line", "--secure-port", "", str(error), do)) from error
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "self-signed")])
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))
-        .not_valid_after(now + datetime.timedelta(days=days))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return built.public_bytes(serialization.Encoding.PEM), private
 
 
 def _no_password() -> str:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from resctrlnode import ROOT, Node
 
 from koordlite.host.journal.journal import Journal
-from koordlite.lab.machine.rdt import RDT, Bandwidth, Cache, amd
+from koordlite.lab.machine.machine import RDT, Bandwidth, Cache, amd
 
 CLASSES = ("lsrClass", "lsClass", "beClass")
 GROUPS = ("LSR", "LS", "BE", "koordlet-uid-crunch")

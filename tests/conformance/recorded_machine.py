@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from koordlite.lab.machine.machine import LogicalCPU, Machine, NodeMemory
-from koordlite.lab.machine.rdt import EVENTS, RDT, Bandwidth, Cache, Monitoring
+from koordlite.lab.machine.machine import EVENTS, RDT, Bandwidth, Cache, LogicalCPU, Machine, Monitoring, NodeMemory
 
 MiB = 2**20
 _L3_BYTES = {"intel": 16 * MiB, "amd": 32 * MiB}

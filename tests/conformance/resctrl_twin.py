@@ -11,7 +11,7 @@ from kernel_processes import KernelProcesses
 from kernel_resctrl import Caller, KernelResctrl
 from resctrl_vfs import ResctrlVFS
 
-from koordlite.lab.machine.rdt import EVENTS
+from koordlite.lab.machine.machine import EVENTS
 from koordlite.lab.machine.tree import Tree
 from koordlite.lab.resctrl.filesystem import POINT
 from tests.conformance import recorded_machine

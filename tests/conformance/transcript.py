@@ -12,7 +12,7 @@ from kernel_processes import KernelProcesses
 from kernel_resctrl import Caller, KernelResctrl
 from resctrl_vfs import ResctrlVFS
 
-from koordlite.lab.machine.rdt import RDT
+from koordlite.lab.machine.machine import RDT
 from koordlite.lab.machine.tree import File, Folder, Tree
 from koordlite.lab.resctrl.filesystem import POINT
 from tests.conformance import recorded_machine, transcript_counters, transcript_view

@@ -16,8 +16,7 @@ from kernel_processes import KernelCoreScheduling, KernelProcesses
 
 from koordlite.lab.load.workloads import Workload
 from koordlite.lab.machine import kernel_text
-from koordlite.lab.machine.machine import Machine
-from koordlite.lab.machine.rdt import RDT, Cache, Monitoring
+from koordlite.lab.machine.machine import RDT, Cache, Machine, Monitoring
 from koordlite.lab.machine.tree import Entry, File, Folder, refusal
 from koordlite.lab.pods.managers import Managers
 from koordlite.lab.resctrl.filesystem import (

@@ -10,7 +10,7 @@ Rules: the Linux cgroup v2 document, "Memory Interface Files", and `oom_badness`
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -54,21 +54,24 @@ class MemoryLoad:
         waits: dict[int, float] = {}
         for holding in holdings:
             waits[id(holding.group)] = _grow(holding, seconds, step_us)
-        for group in self._limited():
-            self._keep_below(group, holdings, waits, step_us)
+        # The lowest group with a limit of its own first.
+        for group in reversed(list(self._cgroups.memory.root.walk())):
+            if group.memory_limit != UNLIMITED or group.memory_high != UNLIMITED:
+                self._keep_below(group, holdings, waits, step_us)
         short = self._settings.min_free - self._free(holdings)
         if short > 0:
             self._free_memory(short, holdings, waits, step_us)
-        self._count_stalls(holdings, waits, step_us)
+        stalls, is_waiting = Waits(), any(waits.values())
+        for each in holdings:
+            waiting = min(1.0, waits[id(each.group)])
+            stalls.note(self.stalls, waiting)
+            for group in each.group.lineage() if is_waiting or each.group.memory_stalls.total_us else ():
+                stalls.note(group.memory_stalls, waiting)
+        stalls.close(step_us)
 
     def _free(self, holdings: Sequence[Holding]) -> int:
         """Bytes that are not held; negative for a moment before a process is killed."""
         return self._total - KERNEL_MEMORY - sum(each.group.anon + each.group.cache for each in holdings)
-
-    def _limited(self) -> Iterator[Group]:
-        """Groups with a limit of their own, the lowest first."""
-        groups = list(self._cgroups.memory.root.walk())
-        return (g for g in reversed(groups) if g.memory_limit != UNLIMITED or g.memory_high != UNLIMITED)
 
     def _keep_below(self, group: Group, holdings: list[Holding], waits: dict[int, float], step_us: int) -> None:
         """memory.high takes cache and slows down; memory.max takes cache, then kills."""
@@ -116,15 +119,6 @@ class MemoryLoad:
             _count(each.group, "oom_kill")
             each.group.anon = each.group.cache = 0
         self._kill([each.workload for each in dying])
-
-    def _count_stalls(self, holdings: Sequence[Holding], waits: dict[int, float], step_us: int) -> None:
-        stalls, is_waiting = Waits(), any(waits.values())
-        for each in holdings:
-            waiting = min(1.0, waits[id(each.group)])
-            stalls.note(self.stalls, waiting)
-            for group in each.group.lineage() if is_waiting or each.group.memory_stalls.total_us else ():
-                stalls.note(group.memory_stalls, waiting)
-        stalls.close(step_us)
 
 
 def fill(workload: Workload, group: Group, *, seconds: float) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from koordlite.lab.machine import rdt as resctrl_hardware
-from koordlite.lab.machine.machine import GiB, LogicalCPU, Machine, NodeMemory
-from koordlite.lab.machine.rdt import RDT, Bandwidth, Cache, Monitoring, amd
+from koordlite.lab.machine import machine as hardware
+from koordlite.lab.machine.machine import RDT, Bandwidth, Cache, GiB, LogicalCPU, Machine, Monitoring, NodeMemory, amd
 
 _MILAN, _GENOA, _GAPS = (5, 15), (6, 12), (0, 1, 8, 9)
 
@@ -34,9 +33,9 @@ def of(intel: Machine, amd: Machine, arm: Machine) -> Iterator[Machine]:
     # Ids with gaps, as they come where a part of the cores is switched off.
     ids = dict(zip(amd.l3_ids, _GAPS, strict=True))
     cpus = tuple(msgspec.structs.replace(cpu, l3=ids[cpu.l3 or 0]) for cpu in amd.cpus)
-    yield _flavour(amd, "amd-milan", resctrl_hardware.amd(_MILAN, smba=None), cpus=cpus)
+    yield _flavour(amd, "amd-milan", hardware.amd(_MILAN, smba=None), cpus=cpus)
     # Slow memory (SMBA), and 4096 as maximum.
-    yield _flavour(amd, "amd-genoa", resctrl_hardware.amd(_GENOA, bandwidth=4096), cpus=cpus)
+    yield _flavour(amd, "amd-genoa", hardware.amd(_GENOA, bandwidth=4096), cpus=cpus)
     # MPAM through the kernel's resctrl: masks with holes, bandwidth in percent by hundredths, nothing of Intel's.
     mpam = RDT(
         kernel=(6, 14),
@@ -50,8 +49,8 @@ def of(intel: Machine, amd: Machine, arm: Machine) -> Iterator[Machine]:
 
 def _flavour(base: Machine, name: str, rdt: RDT, **other: object) -> Machine:
     """`base` with other hardware; its flags say so, where the vendor has flags for it."""
-    words = [word for word in base.flags.split() if word not in resctrl_hardware.FLAGS]
-    flags = " ".join(words if base.vendor == "ARM" else [*words, *resctrl_hardware.flags(rdt)])
+    words = [word for word in base.flags.split() if word not in hardware.FLAGS]
+    flags = " ".join(words if base.vendor == "ARM" else [*words, *hardware.flags(rdt)])
     return msgspec.structs.replace(base, name=name, flags=flags, rdt=rdt, **other)
 
 

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from koordlite.lab.machine import kernel_text
-from koordlite.lab.machine.machine import Machine
+from koordlite.lab.machine.machine import RDT, Bandwidth, Cache, Machine, Monitoring, driven
 from koordlite.lab.machine.processes import Processes
-from koordlite.lab.machine.rdt import RDT, Bandwidth, Cache, Monitoring, driven
 from koordlite.lab.machine.tree import Entry, File, Folder, constant, refusal
 from koordlite.lab.resctrl import schemata
 from koordlite.lab.resctrl.rmids import RMIDs

@@ -7,7 +7,7 @@ from __future__ import annotations
 import collections
 import errno
 
-from koordlite.lab.machine.rdt import RDT, Monitoring
+from koordlite.lab.machine.machine import RDT, Monitoring
 from koordlite.lab.machine.tree import refusal
 from koordlite.lab.resctrl.schemata import DomainLayout
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from koordlite.lab.machine.machine import Machine
-from koordlite.lab.machine.rdt import RDT, Bandwidth, Cache
+from koordlite.lab.machine.machine import RDT, Bandwidth, Cache, Machine
 
 BLANKS = " \t\n\v\f\r"
 """Characters that the kernel strips around names and values."""

@@ -54,7 +54,11 @@ class Stage:
         written = play.scenario
         self.sandbox = Sandbox(written.machine, seed=seed, longest_step=written.step_seconds)
         self.settings = reading.in_force(play)
-        first = self._first_view(play)
+        if play.manifests is None:
+            node = kubelet.fresh(self.sandbox.machine, written.node.name)
+            first = ClusterView(node=node, pods=(), config=None, topology=None, kubelet=Kubelet())
+        else:
+            first = ManifestCluster(play.manifests, clock=self.sandbox.clock, node_name=written.node.name).view()
         if first.node is None or first.problems:
             raise InputError(first.problems)
         self._cluster = ScenarioCluster(first, scenario_cluster.node(written.node, first.node))
@@ -150,13 +154,6 @@ class Stage:
         except OSError as error:
             return f", in vain: {error.strerror or error}"
         return ""
-
-    def _first_view(self, play: Play) -> ClusterView:
-        name = play.scenario.node.name
-        if play.manifests is None:
-            node = kubelet.fresh(self.sandbox.machine, name)
-            return ClusterView(node=node, pods=(), config=None, topology=None, kubelet=Kubelet())
-        return ManifestCluster(play.manifests, clock=self.sandbox.clock, node_name=name).view()
 
     def _programmed(self) -> Mapping[str, str]:
         """Files the agent programs. A set that was inherited takes no other value back while threads are in it: there

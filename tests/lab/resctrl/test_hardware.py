@@ -12,7 +12,7 @@ from kernel_resctrl import KernelResctrl
 
 from koordlite.lab import shapes
 from koordlite.lab.machine import shapes as machines
-from koordlite.lab.machine.rdt import RDT, Bandwidth, Cache, Monitoring, amd, flags
+from koordlite.lab.machine.machine import RDT, Bandwidth, Cache, Monitoring, amd, flags
 from koordlite.lab.machine.tree import Tree
 from koordlite.lab.resctrl.filesystem import POINT
 

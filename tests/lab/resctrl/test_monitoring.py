@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from koordlite.lab import Sandbox
-from koordlite.lab.machine.rdt import Monitoring
+from koordlite.lab.machine.machine import Monitoring
 from koordlite.lab.resctrl.filesystem import POINT
 from koordlite.lab.resctrl.rmids import Counters
 from koordlite.model.wire import objects

@@ -13,7 +13,7 @@ from kernel_processes import KernelProcesses
 from kernel_resctrl import KernelResctrl
 
 from koordlite.lab.machine import shapes
-from koordlite.lab.machine.rdt import RDT, Bandwidth, Cache, Monitoring, amd
+from koordlite.lab.machine.machine import RDT, Bandwidth, Cache, Monitoring, amd
 from koordlite.lab.machine.tree import Tree
 from koordlite.lab.resctrl.filesystem import POINT
 from koordlite.lab.resctrl.schemata import closids

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from koordlite.lab import Sandbox
 from koordlite.lab.machine import shapes
+from koordlite.lab.machine.machine import RDT, Bandwidth, Cache
 from koordlite.lab.machine.processes import Processes
-from koordlite.lab.machine.rdt import RDT, Bandwidth, Cache
 from koordlite.lab.machine.tree import Tree
 from koordlite.lab.resctrl import schemata
 from koordlite.lab.resctrl.filesystem import EmulatedResctrl
