@@ -101,8 +101,8 @@ def recognise(snapshot: Snapshot, settings: Mapping[str, StrategySettings], *, w
     `with_node`: whether the Node's batch and mid resources and ratios go as well; they stay while Koordinator's manager
     writes them."""
     enforced = {name: dataclasses.replace(section, mode="enforce") for name, section in settings.items()}
-    kubelets = dict(_values_of_kubelet(snapshot))
-    decisions = strategies.decide_all(_neutral(snapshot, kubelets), enforced)
+    of_kubelet = dict(_values_of_kubelet(snapshot))
+    decisions = strategies.decide_all(_neutral(snapshot, of_kubelet), enforced)
     strategy_of = {
         (change.place, _settled(snapshot, change)): decision.strategy
         for decision in decisions
@@ -112,7 +112,7 @@ def recognise(snapshot: Snapshot, settings: Mapping[str, StrategySettings], *, w
     forms = _Forms(snapshot)
     traces: list[Trace] = []
     others: list[tuple[Place, str, str]] = []
-    for group, expected in kubelets.items():
+    for group, expected in of_kubelet.items():
         present = _present(snapshot.cgroups.get(group, Cgroup()))
         if present.get("cpu.idle"):
             present.pop("cpu.shares", None)  # The kernel's own number for idle groups.
@@ -164,11 +164,11 @@ def _whole(snapshot: Snapshot) -> CPUSet:
     return top or snapshot.topology.cpuset
 
 
-def _neutral(snapshot: Snapshot, kubelets: Mapping[str, Values]) -> Snapshot:
+def _neutral(snapshot: Snapshot, of_kubelet: Mapping[str, Values]) -> Snapshot:
     """The same machine as kubelet alone would have it: with its values by group, and nothing of ours.
     Its groups use no memory, so that no limit waits for what a container uses today."""
     top = snapshot.cgroups.get(snapshot.layout.kubepods, Cgroup())
-    cgroups = {group: _with(each, kubelets.get(group, {}), top.effective) for group, each in snapshot.cgroups.items()}
+    cgroups = {group: _with(each, of_kubelet.get(group, {}), top.effective) for group, each in snapshot.cgroups.items()}
     unused = dict.fromkeys(cgroups, MemoryCharge(total=0, file_cache=0))
     return dataclasses.replace(
         snapshot, cgroups=cgroups, ours=frozenset(), found={}, remembered={}, refused_writes={}, memory_held=unused

@@ -79,16 +79,22 @@ def _pod(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
     yield from _verdict(plan, pod)
     for words in _eviction_request(plan, pod):
         yield from _wrap("    request  ", words)
+    named = any(outcome.pod.uid == pod.uid for outcome in plan.outcomes)
     for answer in plan.explained:
-        if answer.pod == pod.uid and answer.rooms:
-            yield from _waiting(answer, answer.rooms, plan.view)
-        elif answer.pod == pod.uid:
-            named = any(outcome.pod.uid == pod.uid for outcome in plan.outcomes)
-            yield from _answer(answer, pod, whole=not named)
+        if answer.pod == pod.uid:
+            yield from _answer(answer, pod, plan.view, whole=not named)
 
 
-def _answer(answer: PodAnswer, pod: PodView, *, whole: bool) -> Iterator[str]:
-    """Answers of a profile's plugins; with `whole` also what would become of a finding."""
+def _answer(answer: PodAnswer, pod: PodView, view: View, *, whole: bool) -> Iterator[str]:
+    """Answers of a profile's plugins; with `whole` also what would become of a finding. Of a pod that waits: where it
+    would fit, and what would have to move for it."""
+    fits = [*_wrap("    fits       ", text.places(answer.search) or f"nowhere: {answer.search.sentence}")]
+    if answer.rooms:
+        yield f"ROOM FOR IT by the rules of profile {answer.profile}"
+        yield from fits
+        for head, words in () if answer.search.places else room_text.lines(_rooms_values(answer.rooms, view)):
+            yield from _wrap(f"    {head:<11}", words)
+        return
     yield f"PLUGINS of profile {answer.profile}"
     width = max((len(one.plugin) for one in answer.plugins), default=0)
     for one in answer.plugins:
@@ -103,18 +109,8 @@ def _answer(answer: PodAnswer, pod: PodView, *, whole: bool) -> Iterator[str]:
     if answer.limit:
         yield from _wrap("    limit      ", answer.limit)
     if pod.pod.active:
-        yield from _wrap("    fits       ", text.places(answer.search) or f"nowhere: {answer.search.sentence}")
+        yield from fits
         yield from text.nodes(answer.search)
-
-
-def _waiting(answer: PodAnswer, rooms: Rooms[PodView], view: View) -> Iterator[str]:
-    """Tell where a pod that waits would fit, and what would have to move for it."""
-    yield f"ROOM FOR IT by the rules of profile {answer.profile}"
-    yield from _wrap("    fits       ", text.places(answer.search) or f"nowhere: {answer.search.sentence}")
-    if answer.search.places:
-        return
-    for head, words in room_text.lines(_rooms_values(rooms, view)):
-        yield from _wrap(f"    {head:<11}", words)
 
 
 _KINDS = {"found": "FOUND", "fine": "ok", "not judged": "NOT JUDGED", "not chosen": "not chosen"}

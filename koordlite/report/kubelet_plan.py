@@ -47,14 +47,12 @@ def plan(node: str, kubelet: Kubelet, after: Configuration, change: Change) -> K
         leave += " --delete-emptydir-data"
     if any(effect.unowned for effect in effects):
         leave += " --force"
-    around = (
-        (f"kubectl cordon {named}", leave, "systemctl stop kubelet"),
-        (
-            "systemctl start kubelet",
-            "journalctl -u kubelet --since -2min | grep -i -e 'cpu manager' -e cpumanager",
-            f"kubectl wait --for=condition=Ready node/{named} --timeout=2m",
-            f"kubectl uncordon {named}",
-        ),
+    stop = f"kubectl cordon {named}", leave, "systemctl stop kubelet"
+    start = (
+        "systemctl start kubelet",
+        "journalctl -u kubelet --since -2min | grep -i -e 'cpu manager' -e cpumanager",
+        f"kubectl wait --for=condition=Ready node/{named} --timeout=2m",
+        f"kubectl uncordon {named}",
     )
     # After a drain nobody needs what the checkpoint says, and kubelet makes a new one.
     there = (
@@ -69,8 +67,8 @@ def plan(node: str, kubelet: Kubelet, after: Configuration, change: Change) -> K
         after,
         change,
         configuration(after),
-        (*around[0], *there, *around[1]),
-        (*around[0], *back, *around[1]),
+        (*stop, *there, *start),
+        (*stop, *back, *start),
         tuple(_notes(kubelet, after, effects)),
     )
 
