@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, TextIO
 
 from koordlite.model import printable, times
 from koordlite.report import units
-from koordlite.report.history import DecisionEvent, History, Remembered
+from koordlite.report.history import DecisionEvent, History
 from koordlite.report.sentence import headline
 from koordlite.report.terminal.decision_log import Minutes
 from koordlite.report.tick import Tick
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.live import Live
 
 LOG = logging.getLogger(__name__)
 
@@ -30,14 +31,26 @@ class LiveView:
     ) -> None:
         self._history, self._title = history, title
         self._stream = stream or sys.stdout
-        self._screen = _Screen(console) if console or self._stream.isatty() else None
         self._minutes, self._time = Minutes(), ""
         self._lost = ""
+        self._live: Live | None = None
+        """A region of the terminal that is drawn over."""
+        if console or self._stream.isatty():
+            # Imported here, so that plain runs do not pay for it.
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=console or Console(), auto_refresh=False, vertical_overflow="crop")
+            self._live.start()
 
     def update(self, tick: Tick, events: tuple[DecisionEvent, ...] = ()) -> None:
         """Show `tick` and the decisions that changed in it."""
-        if self._screen:
-            self._screen.show(self._title, tick, self._history.remembered())
+        if self._live:
+            from koordlite.report.terminal import screen
+
+            width, height = self._live.console.size
+            frame = screen.render(self._title, tick, self._history.remembered(), width=width, height=height)
+            self._live.update(frame, refresh=True)
             return
         for event in events:
             self._write(f"{_moment(event.time, event.wall)}  {headline(event.decision)}")
@@ -48,8 +61,8 @@ class LiveView:
     def close(self) -> None:
         """Leave the last screen standing and give the terminal back. Lines that were lost stay lost: Python would
         try to write what is left of them once more at its end, and exit with 120."""
-        if self._screen:
-            self._screen.close()
+        if self._live:
+            self._live.stop()
         elif line := self._minutes.rest():
             self._write(f"{self._time}  {line}")
         if self._lost and self._stream is sys.stdout:
@@ -73,26 +86,3 @@ class LiveView:
 def _moment(time: float, wall: float) -> str:
     """Beginning of a line, in the form of the log; by the clock of the run where no wall clock is known."""
     return times.show(wall) if wall else f"{units.clock(time):>7}"
-
-
-class _Screen:
-    """A region of the terminal that is drawn over; rich is imported here, so that plain runs do not pay for it."""
-
-    def __init__(self, console: Console | None) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self._console = console or Console()
-        self._live = Live(console=self._console, auto_refresh=False, vertical_overflow="crop")
-        self._live.start()
-
-    def show(self, title: str, tick: Tick, past: Remembered) -> None:
-        """Draw the newest state."""
-        from koordlite.report.terminal import screen
-
-        width, height = self._console.size
-        self._live.update(screen.render(title, tick, past, width=width, height=height), refresh=True)
-
-    def close(self) -> None:
-        """Stop drawing over."""
-        self._live.stop()
