@@ -63,6 +63,10 @@ class NodeResourceChange(NodeChange, msgspec.Struct, frozen=True):
         """The amount on the Node."""
         return snapshot.published.node_resources.get(self.resource)
 
+    def before(self, snapshot: Snapshot, strategy: str) -> NodeResource:
+        """The amount on the Node."""
+        return NodeResource(resource=self.resource, previous=self.present(snapshot), strategy=strategy)
+
     def stands(self, node: NodeObject) -> bool:
         """Amounts are compared as amounts, since 5000 comes back as `5k`."""
         texts = [(resources or {}).get(self.resource) for resources in (node.status.capacity, node.status.allocatable)]
@@ -91,6 +95,10 @@ class NodeAnnotationChange(NodeChange, msgspec.Struct, frozen=True):
     def present(self, snapshot: Snapshot) -> str | None:
         """The text on the Node."""
         return snapshot.node.annotations.get(self.key) if snapshot.node else None
+
+    def before(self, snapshot: Snapshot, strategy: str) -> NodeAnnotation:
+        """The text on the Node."""
+        return NodeAnnotation(key=self.key, previous=self.present(snapshot), strategy=strategy)
 
     def stands(self, node: NodeObject) -> bool:
         """Tell whether the Node has this text."""
@@ -121,6 +129,10 @@ class NodeConditionChange(NodeChange, msgspec.Struct, frozen=True):
     def present(self, snapshot: Snapshot) -> str | None:
         """The status on the Node."""
         return snapshot.node.conditions.get(self.type) if snapshot.node else None
+
+    def before(self, snapshot: Snapshot, strategy: str) -> NodeCondition:
+        """No condition: nobody but us writes it."""
+        return NodeCondition(type=self.type, strategy=strategy)
 
     def stands(self, node: NodeObject) -> bool:
         """Reason, message and time go with the status, and are not compared."""
@@ -220,6 +232,11 @@ class ZoneResourceChange(TopologyPart, msgspec.Struct, frozen=True):
     zone: str
     resource: str
     value: ZoneResource | None
+
+    def before(self, snapshot: Snapshot, strategy: str) -> ZoneAmount:
+        """The amount of the zone."""
+        previous = snapshot.published.zone_resource(self.zone, self.resource)
+        return ZoneAmount(zone=self.zone, resource=self.resource, previous=previous, strategy=strategy)
 
     def onto(self, topology: NRTObject) -> NRTObject:
         """`topology` with the amount in its zone; the order of names stays."""

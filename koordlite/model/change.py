@@ -94,6 +94,11 @@ class ClusterChange(Change):
 
     __slots__ = ()
 
+    def before(self, snapshot: Snapshot, strategy: str) -> Entry | None:
+        """Entry of what the cluster shows at its place, for the strategy that wants the change; None of a description,
+        which is not undone."""
+        return None
+
 
 class NodeChange(ClusterChange):
     """A change of the Node. Koordinator's manager writes these fields too."""
