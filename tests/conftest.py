@@ -22,6 +22,8 @@ import pytest
 import slices
 from hypothesis import HealthCheck, settings
 
+# A fifth of the time of collecting would go into looking for garbage, of which there is little.
+gc.disable()
 # A loaded machine is slow, which says nothing about the change either.
 _PATIENT: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("steady", derandomize=True, max_examples=slices.amount(100, 15), **_PATIENT)
@@ -68,6 +70,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
+    gc.enable()
 
 
 class Room:

@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 import pytest
+import slices
 from realnode import tree
 from realnode.waiting import until
 
@@ -56,9 +57,11 @@ def _runs(results: pathlib.Path) -> list[dict[str, Any]]:
     return [run for run in map(json.loads, results.read_text().splitlines()) if "way" in run]
 
 
+@pytest.mark.sliced
 def test_every_kind_of_way_is_measured_and_leaves_nothing(tmp_path: pathlib.Path) -> None:
     results, html = tmp_path / "results.jsonl", tmp_path / "page.html"
-    chosen = ["alone", "static:0.4", "koordinator:cfsQuota", "agent:cfsQuota,agent.reaction=off", "agent:objective"]
+    chosen = ["alone", "static:0.4", "agent:cfsQuota,agent.reaction=off", "koordinator:cfsQuota", "agent:objective"]
+    chosen = chosen[: slices.amount(5, 3)]
     command = _command(results, "--keep-disturbed", "--html", str(html), "--way", *chosen)
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         _, said = process.communicate()
@@ -70,7 +73,7 @@ def test_every_kind_of_way_is_measured_and_leaves_nothing(tmp_path: pathlib.Path
     assert all(run["service_cpus"] > 0.05 for run in runs.values())
     assert runs["alone"]["batch_cpus"] == 0 < runs["static:0.4"]["batch_cpus"] < 0.5
     assert runs["alone"]["agent_cpus"] == 0 < runs["agent:cfsQuota,agent.reaction=off"]["agent_cpus"]
-    assert all(way.partition(":")[2] in html.read_text() for way in ("koordinator:cfsQuota", "agent:cfsQuota"))
+    assert "cfsQuota" in html.read_text()
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "0 runs of" in again.stderr, "what has been measured is not measured again"
 

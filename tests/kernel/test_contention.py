@@ -37,7 +37,7 @@ def test_waits_by_a_pods_own_quota_are_no_contention_and_those_by_others_are(rig
     words = ["--record", str(rig.folder / "record"), "--no-http", "-q", "--interval", "0.5"]
     config = rig.folder / "koordlite.yaml"
     config.write_text("strategies: {cpuContention: {mode: observe, sustainedSeconds: 2}}\n")
-    agent = rig.start("run", *rig.options, *words, "--config", str(config), "--for", "9")
+    agent = rig.start("run", *rig.options, *words, "--config", str(config), "--for", "5")
     assert agent.wait() == 0
     rig.tree.end(*loads)
     last: dict[str, Decision] = {}

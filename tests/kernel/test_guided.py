@@ -20,7 +20,7 @@ def test_the_limit_follows_what_the_kernel_counts_of_a_service(rig: Rig) -> None
         rig.tree.load(pod)
     words = ["--record", str(rig.folder / "record"), "--mode", "enforce", "--no-http", "-q", "--interval", "0.5"]
     # What a service waited in less than three seconds decides nothing.
-    agent = rig.start("run", *rig.options, *words, "--for", "6")
+    agent = rig.start("run", *rig.options, *words, "--for", "4.5")
     assert agent.wait() == 0
     decisions = [d for moment in Record(rig.folder / "record").moments() for d in moment.decisions]
     # Which of them it is depends on what else runs on this machine.

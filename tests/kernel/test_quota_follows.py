@@ -21,7 +21,7 @@ from tests.kernel.conftest import Rig
 SERVICE = Pod("service", "Burstable", "LS")
 BATCH = Pod("batch", containers=("main", "side"))
 PERIOD_US = 100_000
-WINDOW_SECONDS = 3.0
+WINDOW_SECONDS = 2.0
 THRESHOLD_PERCENT = 90
 NODE_CPUS = len(os.sched_getaffinity(0))
 STEP_MILLI = 100 * NODE_CPUS
