@@ -8,6 +8,7 @@ Source: Koordinator `plugins/loadaware`, `apis/extension/load_aware.go`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
@@ -89,26 +90,26 @@ class LoadAwareSchedulingArgs:
     aggregated: Aggregated | None = None
     supported_resources: tuple[str, ...] = ()
 
-    @property
+    @functools.cached_property
     def resources(self) -> frozenset[str]:
         """All resources that anything here names, and cpu and memory."""
         lists = (self.usage_thresholds, self.prod_usage_thresholds, self.resource_weights, self.factors)
         aggregated = self.aggregated.usage_thresholds if self.aggregated else {}
         return frozenset({"cpu", "memory", *self.supported_resources, *aggregated}.union(*lists))
 
-    @property
+    @functools.cached_property
     def factors(self) -> dict[str, int]:
         """`estimatedScalingFactors` with its defaults."""
         return {**_FACTORS, **self.estimated_scaling_factors}
 
-    @property
+    @functools.cached_property
     def weights(self) -> dict[str, int]:
         """`resourceWeights` with its defaults."""
         if self.resource_weights or self.dominant_resource_weight:
             return self.resource_weights
         return {"cpu": 1, "memory": 1}
 
-    @property
+    @functools.cached_property
     def thresholds(self) -> Thresholds:
         """Thresholds of a node that has none of its own."""
         aggregated = self.aggregated
