@@ -39,6 +39,11 @@ class Series(msgspec.Struct, frozen=True):
     times: Sequence[float]
     by_zone: Mapping[str, Sequence[float | None]]
 
+    def latest(self, zone: int, since: float) -> float | None:
+        """The latest amount of a NUMA node; None where it is from before `since`, or was not measured."""
+        values = self.by_zone.get(str(zone), ()) if self.times and self.times[-1] >= since else ()
+        return values[-1] if values else None
+
 
 class Charts(msgspec.Struct, frozen=True):
     """CPU in cores and memory in bytes over time. `why`: why there are none."""

@@ -109,20 +109,21 @@ def document(rows: Sequence[NodeNight], selection: Selection, *, problem: str = 
     part, where = overview_page.part(selected, selection, MOST_ROWS)
     amounts = ("held back", "of", "lowest limit", "BE lost", "BE used", "services waited", "at most")
     heads = ("node", "agent", *(f"{head}#" for head in (*amounts, "evictions", "restores")))
+    table = page.table(heads, [_row(row) for row in part], empty="no node matches")
     note = (
         f"{len(selected)} nodes, {HOURS} hours at most. Held back: BE used 95 % of its limit or more; lost: against "
         "the limit of quiet times; services waited: for a CPU, the one that did so most, on average and in the worst "
         "minute"
     )
+    ask = "kubectl koordlite explain NODE besteffort --since 12h"
+    json = el("a", "nights (JSON)", href="../rest/scheduling/v1/numa/nights")
     return page.page(
         "Last night",
-        page.section("Out of date", el("p", page.badge("stale", "warn"), f" {problem}")) if problem else None,
+        overview_page.out_of_date(problem),
         _tiles(rows),
         overview_page.form(selection, SHOW, SORT, hint="node"),
-        page.section(
-            "Nodes", page.table(heads, [_row(row) for row in part], empty="no node matches"), where, note=note
-        ),
-        _more(),
+        page.section("Nodes", table, where, note=note),
+        page.section("More", el("p", "By whom it was held back, where agents keep a record: ", page.code(ask)), json),
         lead=[
             el("a", "NUMA nodes of the cluster", href="../numa"),
             " · Batch work of every node in one row. ",
@@ -150,14 +151,9 @@ def select(rows: Sequence[NodeNight], selection: Selection) -> list[NodeNight]:
         "limited": lambda row: row.night is not None and row.night.held_back_seconds > 0,
         "silent": lambda row: row.night is None,
     }
-    by, matching = (
-        key[selection.sort],
-        [row for row in rows if keep[selection.show](row) and selection.text in row.node],
-    )
-    return sorted(
-        matching,
-        key=lambda row: (row.night is None and selection.sort != "name", by(row.night) if row.night else 0.0, row.node),
-    )
+    by, last = key[selection.sort], selection.sort != "name"
+    matching = [row for row in rows if keep[selection.show](row) and selection.text in row.node]
+    return sorted(matching, key=lambda row: (last and row.night is None, by(row.night) if row.night else 0.0, row.node))
 
 
 def _tiles(rows: Sequence[NodeNight]) -> Markup:
@@ -193,9 +189,3 @@ def _row(row: NodeNight) -> tuple[Child, ...]:
         night.evictions,
         night.restores,
     )
-
-
-def _more() -> Markup:
-    ask = "kubectl koordlite explain NODE besteffort --since 12h"
-    json = el("a", "nights (JSON)", href="../rest/scheduling/v1/numa/nights")
-    return page.section("More", el("p", "By whom it was held back, where agents keep a record: ", page.code(ask)), json)

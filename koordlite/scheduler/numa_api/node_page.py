@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from koordlite.model.cpuset import CPUSet
 from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.numa.nrt import score
@@ -16,7 +15,7 @@ from koordlite.report.html import chart, page
 from koordlite.report.html.page import Child, Markup, el
 from koordlite.scheduler.numa_api.charts import Charts, Series
 from koordlite.scheduler.numa_api.overview_page import TONES, finding, shade
-from koordlite.scheduler.numa_api.view import STALE_SECONDS, NodeView, Zone, misplaced_cpus
+from koordlite.scheduler.numa_api.view import STALE_SECONDS, NodeView, State, Zone, misplaced_cpus
 
 REFRESH_SECONDS = 30
 MOST_CONTAINERS = 200
@@ -39,37 +38,30 @@ def document(
 ) -> str:
     """The page at `now`, in seconds since the epoch. `charts`: None where nothing can be asked for them. `policies`:
     None where they were not read."""
+    state, age = node.state(now), node.age(now)
+    read = f", placements read {units.span(age)} ago" if age is not None and math.isfinite(age) else ""
+    managers = (
+        f"topology manager {node.report.policy}, scope {node.report.scope}; "
+        f"CPU manager {node.manager.policy or 'unknown'}; {len(node.pods)} pods{read}"
+    )
+    refreshing = page.refresh_link("?refresh=off" if refresh else "?", refresh)
     return page.page(
         node.name,
-        el(
-            "p",
-            el("a", "all nodes", href="../../numa"),
-            " · ",
-            page.refresh_link("?refresh=off" if refresh else "?", refresh),
-        ),
-        _state(node, now),
-        _boxes(node, charts, now),
+        el("p", el("a", "all nodes", href="../../numa"), " · ", refreshing),
+        _incomplete(node, state),
+        _zones(node, charts or Charts(), now),
         _distances(node, policies),
         _containers(node),
-        _violations(node, now),
+        _violations(node, state),
         _charts(charts) if charts else None,
-        lead=[page.badge(node.state(now), TONES[node.state(now)]), " ", _lead(node, now)],
+        lead=[page.badge(state, TONES[state]), " ", managers],
         foot="From the node's NodeResourceTopology and the pods bound to it.",
         refresh_seconds=REFRESH_SECONDS if refresh else None,
     )
 
 
-def _lead(node: NodeView, now: float) -> str:
-    age = node.age(now)
-    read = f", placements read {units.span(age)} ago" if age is not None and math.isfinite(age) else ""
-    manager = node.manager.policy or "unknown"
-    kubelet = f"topology manager {node.report.policy}, scope {node.report.scope}; CPU manager {manager}"
-    return f"{kubelet}; {len(node.pods)} pods{read}"
-
-
-def _state(node: NodeView, now: float) -> Markup | None:
+def _incomplete(node: NodeView, state: State) -> Markup | None:
     """Reasons why the page is not complete."""
-    state = node.state(now)
     if state == "no report":
         why = "The node has no NodeResourceTopology, so nothing is known of its NUMA nodes. The agent writes one."
         return page.section("No report", el("p", why))
@@ -79,64 +71,51 @@ def _state(node: NodeView, now: float) -> Markup | None:
     return page.section("Cannot be read", el("ul", [el("li", p) for p in node.problems])) if node.problems else None
 
 
-def _boxes(node: NodeView, charts: Charts | None, now: float) -> Markup | None:
+def _zones(node: NodeView, charts: Charts, now: float) -> Markup | None:
+    """A box for each NUMA node: its CPUs by owner, what is taken of it, and what is in use."""
+    wrong, since = misplaced_cpus(node), now - STALE_SECONDS
+
+    def cpu(number: int) -> Markup:
+        owner = node.owner(number)
+        holder = f" to {node.exclusive[number]}" if number in node.exclusive else ""
+        words = f"CPU {number}: {owner}{holder}{'; a misplaced container runs here' if number in wrong else ''}"
+        ring = f";{_RING}" if number in wrong else ""
+        return el("li", number, style=f"background:{_COLOURS[owner]}{ring}", title=words)
+
+    def meter(name: str, part: float | None) -> Markup:
+        """A bar as long as the part that is taken."""
+        if part is None:
+            return el("p", f"{name}: not reported", class_="note")
+        return el("div", el("span", f"{name} {100 * part:.0f} % taken", class_="tile-note"), page.bar(part))
+
+    def box(zone: Zone) -> Markup:
+        cores = charts.cpu.latest(zone.id, since) if charts.cpu else None
+        memory = charts.memory.latest(zone.id, since) if charts.memory else None
+        cpus = el("ul", map(cpu, zone.cpus), class_="cpus") if zone.cpus else None
+        facts = [
+            ("CPUs", page.code(str(zone.cpus)) if zone.cpus else "–"),
+            ("CPU unallocated", f"{units.cores(zone.cpu_left)} of {units.cores(zone.cpu_total)} cores"),
+            ("memory unallocated", f"{units.size(zone.memory_left)} of {units.size(zone.memory_total)}"),
+            ("CPU in use", "not measured" if cores is None else f"{cores:.1f} cores"),
+            ("memory in use", "not measured" if memory is None else units.size(int(memory))),
+        ]
+        return el(
+            "div",
+            el("h3", f"NUMA {zone.id}", style="margin-top:0"),
+            cpus or el("p", "its CPUs are not reported", class_="note"),
+            [meter("CPU", zone.cpu_part), meter("memory", zone.memory_part)],
+            page.facts(facts),
+            style="border:1px solid var(--line);border-radius:8px;padding:10px 12px;min-width:0",
+        )
+
     if not node.zones:
         return None
-    wrong = misplaced_cpus(node)
-    boxes = [_box(node, zone, wrong, _in_use(charts or Charts(), zone.id, now)) for zone in node.zones]
     grid = "display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,320px),1fr));gap:12px"
-    return page.section("NUMA nodes", el("div", boxes, style=grid), _legend())
-
-
-def _in_use(charts: Charts, zone: int, now: float) -> list[tuple[str, str]]:
-    """Present use there, beside what is not allocated."""
-
-    def latest(series: Series | None) -> float | None:
-        if series is None or not series.times or now - series.times[-1] > STALE_SECONDS:
-            return None
-        values = series.by_zone.get(str(zone), ())
-        return values[-1] if values else None
-
-    cpu, memory = latest(charts.cpu), latest(charts.memory)
-    unknown = "not measured"
-    return [
-        ("CPU in use", unknown if cpu is None else f"{cpu:.1f} cores"),
-        ("memory in use", unknown if memory is None else units.size(int(memory))),
-    ]
-
-
-def _box(node: NodeView, zone: Zone, wrong: CPUSet, in_use: list[tuple[str, str]]) -> Markup:
-    cells = [_cpu(node, cpu, wrong) for cpu in zone.cpus]
-    cpus = el("ul", cells, class_="cpus") if cells else el("p", "its CPUs are not reported", class_="note")
-    facts = [
-        ("CPUs", page.code(str(zone.cpus)) if zone.cpus else "–"),
-        ("CPU unallocated", f"{units.cores(zone.cpu_left)} of {units.cores(zone.cpu_total)} cores"),
-        ("memory unallocated", f"{units.size(zone.memory_left)} of {units.size(zone.memory_total)}"),
-        *in_use,
-    ]
-    meters = [_meter("CPU", zone.cpu_part), _meter("memory", zone.memory_part)]
-    frame = "border:1px solid var(--line);border-radius:8px;padding:10px 12px;min-width:0"
-    return el("div", el("h3", f"NUMA {zone.id}", style="margin-top:0"), cpus, meters, page.facts(facts), style=frame)
-
-
-def _cpu(node: NodeView, cpu: int, wrong: CPUSet) -> Markup:
-    owner = node.owner(cpu)
-    holder = f" to {node.exclusive[cpu]}" if cpu in node.exclusive else ""
-    words = f"CPU {cpu}: {owner}{holder}{'; a misplaced container runs here' if cpu in wrong else ''}"
-    return el("li", cpu, style=f"background:{_COLOURS[owner]}{f';{_RING}' if cpu in wrong else ''}", title=words)
-
-
-def _meter(name: str, part: float | None) -> Markup:
-    """A bar as long as the part that is taken."""
-    if part is None:
-        return el("p", f"{name}: not reported", class_="note")
-    return el("div", el("span", f"{name} {100 * part:.0f} % taken", class_="tile-note"), page.bar(part))
-
-
-def _legend() -> Markup:
-    items = [el("li", el("span", class_="box", style=f"background:{c}"), owner) for owner, c in _COLOURS.items()]
-    ring = el("li", el("span", class_="box", style=_RING), "a misplaced container runs here")
-    return el("ul", items, ring, class_="legend")
+    legend = [(f"background:{colour}", owner) for owner, colour in _COLOURS.items()]
+    legend.append((_RING, "a misplaced container runs here"))
+    items = [el("li", el("span", class_="box", style=style), words) for style, words in legend]
+    boxes = el("div", map(box, node.zones), style=grid)
+    return page.section("NUMA nodes", boxes, el("ul", items, class_="legend"))
 
 
 def _containers(node: NodeView) -> Markup:
@@ -160,34 +139,35 @@ def _container(node: NodeView, placed: ContainerPlacement) -> tuple[Child, ...]:
     return f"{placed.namespace}/{placed.pod} {placed.container}", words, runs, by_cpu, memory or "not measured"
 
 
-def _violations(node: NodeView, now: float) -> Markup:
+def _violations(node: NodeView, state: State) -> Markup:
     rows = [(each.key, *finding(each.violation)) for each in node.findings]
-    empty = "every promise holds" if node.state(now) == "ok" else "not judged without an up-to-date report"
+    empty = "every promise holds" if state == "ok" else "not judged without an up-to-date report"
     table = page.table(("pod", "what is wrong", "facts"), rows, empty=empty, stacked=True)
-    old = "As of the last report, which is out of date." if node.state(now) != "ok" and rows else None
+    old = "As of the last report, which is out of date." if state != "ok" and rows else None
     return page.section("Violations", table, note=old)
 
 
 def _charts(charts: Charts) -> Markup:
     if charts.why:
         return page.section("Last hour", el("p", charts.why, class_="note"))
-    cpu = _drawn("CPU used, cores", charts.cpu, 1, charts.source)
-    memory = _drawn("Memory used, GiB", charts.memory, 2**30, charts.source)
-    return page.section("Last hour", list(cpu), list(memory), note=f"From {charts.source}.")
+    drawings: list[Markup] = []
+    for title, series, unit in (("CPU used, cores", charts.cpu, 1), ("Memory used, GiB", charts.memory, 2**30)):
+        if series is None or not series.times:
+            why = f"{charts.source[:1].upper()}{charts.source[1:]} has no samples of this node yet."
+            drawings += [el("h3", title), el("p", why, class_="note")]
+        else:
+            drawings += [el("h3", title), _drawn(title, series, unit)]
+    return page.section("Last hour", drawings, note=f"From {charts.source}.")
 
 
-def _drawn(title: str, series: Series | None, unit: int, source: str) -> Iterator[Markup]:
-    yield el("h3", title)
-    if series is None or not series.times:
-        yield el("p", f"{source[:1].upper()}{source[1:]} has no samples of this node yet.", class_="note")
-        return
+def _drawn(title: str, series: Series, unit: int) -> Markup:
     names = sorted(series.by_zone, key=lambda name: (len(name), name))
     lines = [
         chart.Line(f"NUMA {name}", _LINES[at % len(_LINES)], [value and value / unit for value in series.by_zone[name]])
         for at, name in enumerate(names)
     ]
     end = series.times[-1]
-    yield chart.timeline(
+    return chart.timeline(
         series.times,
         lines,
         label=f"{title}, by NUMA node over the last hour",
@@ -210,11 +190,28 @@ def _distances(node: NodeView, policies: NUMAPolicy | None) -> Markup | None:
     if not any(costs.values()):
         return page.section("Distances", el("p", "The report has no distances between NUMA nodes.", class_="note"))
     farthest = max(far for row in costs.values() for far in row.values())
-    rows = [(f"NUMA {a}", *(_far(costs[a].get(b), farthest) for b in costs)) for a in costs]
+
+    def far(distance: int | None) -> Markup:
+        part = None if distance is None else max(0.0, (distance - 10) / max(1, farthest - 10))
+        words = "–" if distance is None else str(distance)
+        return el("span", words, style=f"{shade(part)};padding:2px 10px;border-radius:4px")
+
+    rows = [(f"NUMA {a}", *(far(costs[a].get(b)) for b in costs)) for a in costs]
     table = page.table(("from", *(f"to {b}" for b in costs)), rows)
-    drawing = _links(costs) if len(costs) <= MOST_DRAWN else None
-    note = f"As firmware reports them: 10 is local, 20 twice as far. {_policy(policies)}"
-    return page.section("Distances", drawing, table, _nearest(costs), note=note)
+    nearest = None
+    if 2 < len(costs) <= MOST_DRAWN:  # Of two there is nothing to choose.
+        sets = [_of_size(size, costs) for size in range(2, len(costs))]
+        rows = [(str(len(each)), ", ".join(map(str, each)), f"{_mean(each, costs):.1f}") for each in sets]
+        heads = ("needed", "nearest", "mean distance")
+        nearest = el("div", el("h3", "Nearest together"), page.table(heads, rows))
+    if policies is None:
+        policy = "Whether the policy optimal NUMA distance is open was not read."
+    elif policies.distance:
+        policy = "Optimal NUMA distance is open: a pod that needs several gets the nearest."
+    else:
+        policy = "Optimal NUMA distance is closed: a pod that needs several gets the first that have enough."
+    note = f"As firmware reports them: 10 is local, 20 twice as far. {policy}"
+    return page.section("Distances", _links(costs) if len(costs) <= MOST_DRAWN else None, table, nearest, note=note)
 
 
 def _spread(node: NodeView, used: Sequence[int]) -> list[Markup]:
@@ -228,24 +225,6 @@ def _spread(node: NodeView, used: Sequence[int]) -> list[Markup]:
     return [el("div", page.badge(f"mean distance {mean:.1f}", "warn"), f" nearest {len(used)}: {best:.1f}")]
 
 
-def _policy(policies: NUMAPolicy | None) -> str:
-    if policies is None:
-        return "Whether the policy optimal NUMA distance is open was not read."
-    if policies.distance:
-        return "Optimal NUMA distance is open: a pod that needs several gets the nearest."
-    return "Optimal NUMA distance is closed: a pod that needs several gets the first that have enough."
-
-
-def _nearest(costs: Costs) -> Markup | None:
-    """With two NUMA nodes there is nothing to choose."""
-    if not 2 < len(costs) <= MOST_DRAWN:
-        return None
-    sets = [_of_size(size, costs) for size in range(2, len(costs))]
-    rows = [(str(len(each)), ", ".join(map(str, each)), f"{_mean(each, costs):.1f}") for each in sets]
-    table = page.table(("needed", "nearest", "mean distance"), rows)
-    return el("div", el("h3", "Nearest together"), table)
-
-
 def _of_size(size: int, costs: Costs) -> Sequence[int]:
     return min(itertools.combinations(sorted(costs), size), key=lambda nodes: score.distance(nodes, costs))
 
@@ -255,44 +234,42 @@ def _mean(nodes: Sequence[int], costs: Costs) -> float:
     return score.distance(nodes, costs) / len(nodes) ** 2
 
 
-def _far(distance: int | None, farthest: int) -> Markup:
-    part = None if distance is None else max(0.0, (distance - 10) / max(1, farthest - 10))
-    words = "–" if distance is None else str(distance)
-    return el("span", words, style=f"{shade(part)};padding:2px 10px;border-radius:4px")
-
-
 def _links(costs: Costs) -> Markup:
     """NUMA nodes on a circle, each pair joined by a line with its distance."""
-    ids, middle, radius = list(costs), 120.0, 90.0
+    middle, radius, step = 120.0, 90.0, 2 * math.pi / len(costs)
     places = {
-        number: (
-            middle + radius * math.cos(2 * math.pi * at / len(ids) - math.pi),
-            middle + radius * math.sin(2 * math.pi * at / len(ids) - math.pi),
-        )
-        for at, number in enumerate(ids)
+        number: (middle + radius * math.cos(step * at - math.pi), middle + radius * math.sin(step * at - math.pi))
+        for at, number in enumerate(costs)
     }
-    lines = [_link(places[a], places[b], costs[a].get(b)) for a in ids for b in ids if a < b]
-    dots = [_dot(place, number) for number, place in places.items()]
-    label = "Distances: " + ", ".join(f"{a} to {b} {costs[a].get(b, '?')}" for a in ids for b in ids if a < b)
+    lines, words = list[Markup](), list[str]()
+    for a, b in itertools.product(costs, costs):
+        if a < b:
+            (ax, ay), (bx, by), distance = places[a], places[b], costs[a].get(b, "?")
+            # A third of the way, so that the numbers of lines that cross in the middle stay apart.
+            x, y = ax + (bx - ax) * 0.36, ay + (by - ay) * 0.36
+            ends = {"x1": round(ax, 1), "y1": round(ay, 1), "x2": round(bx, 1), "y2": round(by, 1)}
+            lines += [
+                el("line", stroke="var(--soft)", stroke_width=1.5, **ends),
+                el("rect", x=round(x - 12, 1), y=round(y - 9, 1), width=24, height=18, rx=4, fill="var(--card)"),
+                _number(distance, round(x, 1), round(y + 4, 1), 12, "var(--ink)"),
+            ]
+            words.append(f"{a} to {b} {distance}")
+    for number, place in places.items():
+        x, y = round(place[0], 1), round(place[1], 1)
+        lines += [el("circle", cx=x, cy=y, r=18, fill="var(--prod)"), _number(number, x, y + 5, 14, "var(--card)")]
     size = int(2 * middle)
-    shape = "max-width:100%;height:auto;display:block"
-    top, height = (int(middle) - 30, 60) if len(ids) == 2 else (0, size)
-    view = f"0 {top} {size} {height}"
-    return el("svg", lines, dots, viewBox=view, width=size, height=height, role="img", aria_label=label, style=shape)
+    top, height = (int(middle) - 30, 60) if len(costs) == 2 else (0, size)
+    return el(
+        "svg",
+        lines,
+        viewBox=f"0 {top} {size} {height}",
+        width=size,
+        height=height,
+        role="img",
+        aria_label=f"Distances: {', '.join(words)}",
+        style="max-width:100%;height:auto;display:block",
+    )
 
 
-def _link(a: tuple[float, float], b: tuple[float, float], distance: int | None) -> list[Markup]:
-    # A third of the way, so that the numbers of lines that cross in the middle stay apart.
-    x, y = a[0] + (b[0] - a[0]) * 0.36, a[1] + (b[1] - a[1]) * 0.36
-    ends = {"x1": round(a[0], 1), "y1": round(a[1], 1), "x2": round(b[0], 1), "y2": round(b[1], 1)}
-    line = el("line", stroke="var(--soft)", stroke_width=1.5, **ends)
-    ground = el("rect", x=round(x - 12, 1), y=round(y - 9, 1), width=24, height=18, rx=4, fill="var(--card)")
-    words = "?" if distance is None else distance
-    number = el("text", words, x=round(x, 1), y=round(y + 4, 1), font_size=12, text_anchor="middle", fill="var(--ink)")
-    return [line, ground, number]
-
-
-def _dot(place: tuple[float, float], number: int) -> list[Markup]:
-    x, y = round(place[0], 1), round(place[1], 1)
-    circle = el("circle", cx=x, cy=y, r=18, fill="var(--prod)")
-    return [circle, el("text", number, x=x, y=y + 5, font_size=14, text_anchor="middle", fill="var(--card)")]
+def _number(text: str | int, x: float, y: float, size: int, colour: str) -> Markup:
+    return el("text", text, x=x, y=y, font_size=size, text_anchor="middle", fill=colour)

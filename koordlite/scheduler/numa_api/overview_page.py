@@ -25,8 +25,6 @@ _STEPS = 10
 SHOW = {"all": "all nodes", "violations": "with violations", "stale": "not up to date", "no report": "without a report"}
 SORT = {"violations": "most violations", "name": "name", "cpu": "fullest CPUs", "memory": "fullest memory"}
 TONES = {"ok": "good", "stale": "warn", "unreadable": "bad", "no report": ""}
-
-
 T = TypeVar("T")
 
 
@@ -73,15 +71,22 @@ def document(
     """The page at `now`, in seconds since the epoch. `problem`: why the whole may be out of date. `policies`: None
     where they were not read. `usage`: None where nobody can be asked for it."""
     selected = select(nodes, selection, now)
+    more = {
+        "last night of every node": "numa/nights",
+        "violations (JSON)": "rest/scheduling/v1/numa/violations",
+        "interface (OpenAPI)": "rest/scheduling/v1/openapi.json",
+        "nodes (JSON)": "rest/scheduling/v1/numa/nodes",
+    }
+    links = [el("li", el("a", text, href=address)) for text, address in more.items()]
     return page.page(
         "NUMA nodes of the cluster",
-        page.section("Out of date", el("p", page.badge("stale", "warn"), f" {problem}")) if problem else None,
+        out_of_date(problem),
         _tiles(nodes, now),
         _policies(policies),
         form(selection, SHOW, SORT, hint="node or pod"),
         _table(selected, selection, now, usage or {}, is_known=bool(nodes)),
         _violations(selected, now),
-        _more(),
+        page.section("More", el("ul", links, class_="legend")),
         lead=[
             "CPU and memory of each NUMA node that pods have taken, and pods that are not where they were promised; ",
             page.refresh_link(selection.link(selection.page, refresh=not selection.refresh), selection.refresh),
@@ -89,6 +94,11 @@ def document(
         foot="From NodeResourceTopologies; every number is also at /rest/scheduling/v1/numa/nodes.",
         refresh_seconds=REFRESH_SECONDS if selection.refresh else None,
     )
+
+
+def out_of_date(problem: str) -> Markup | None:
+    """Reason why a page cannot be believed; nothing where there is none."""
+    return page.section("Out of date", el("p", page.badge("stale", "warn"), f" {problem}")) if problem else None
 
 
 def select(nodes: Collection[NodeView], selection: Selection, now: float) -> list[NodeView]:
@@ -141,19 +151,19 @@ def form(selection: Selection, shows: Mapping[str, str], sorts: Mapping[str, str
         placeholder=hint,
         aria_label=f"part of the name of a {hint}",
     )
-    show, sort = _select("show", shows, selection.show), _select("sort", sorts, selection.sort)
+    show, sort = (
+        el(
+            "select",
+            [el("option", text, value=word, selected="selected" if word == chosen else None) for word, text in words],
+            name=name,
+            aria_label=name,
+        )
+        for name, words, chosen in (("show", shows.items(), selection.show), ("sort", sorts.items(), selection.sort))
+    )
     everything = el("a", "show all", href="?") if selection != Selection.of({}, shows, sorts) else None
     refresh = None if selection.refresh else el("input", type="hidden", name="refresh", value="off")
     children = (field, " ", show, " ", sort, " ", refresh, el("button", "show"), " ", everything)
     return el("form", *children, method="get", style="margin:0 0 16px")
-
-
-def _select(name: str, words: Mapping[str, str], chosen_word: str) -> Markup:
-    options = [
-        el("option", text, value=word, selected="selected" if word == chosen_word else None)
-        for word, text in words.items()
-    ]
-    return el("select", options, name=name, aria_label=name)
 
 
 def _table(nodes: Sequence[NodeView], selection: Selection, now: float, usage: Usage, *, is_known: bool) -> Markup:
@@ -198,10 +208,8 @@ def _cell(zone: Zone | None, use: Use) -> Child:
 
 def _shaded(part: float | None) -> Markup:
     words = "–" if part is None else f"{100 * part:.0f} %"
-    return el("span", words, style=f"{shade(part)};{_BOX}")
-
-
-_BOX = "display:inline-block;min-width:3.6em;padding:2px 4px;border-radius:4px;text-align:center;margin:1px 0"
+    box = "display:inline-block;min-width:3.6em;padding:2px 4px;border-radius:4px;text-align:center;margin:1px 0"
+    return el("span", words, style=f"{shade(part)};{box}")
 
 
 def shade(part: float | None) -> str:
@@ -222,15 +230,11 @@ def _violations(nodes: Sequence[NodeView], now: float) -> Markup:
         for node, each in listed[:MOST_ROWS]
     ]
     note = f"The first {MOST_ROWS} of {len(listed)}." if len(listed) > MOST_ROWS else None
-    table = page.table(("node", "pod", "what is wrong", "facts"), rows, empty=_none(nodes, now), stacked=True)
-    return page.section("Violations", table, note=note)
-
-
-def _none(nodes: Sequence[NodeView], now: float) -> str:
     current = sum(node.state(now) == "ok" for node in nodes)
-    return (
-        f"every promise holds on the {current} nodes with an up-to-date report" if current else "no node can be judged"
-    )
+    holds = f"every promise holds on the {current} nodes with an up-to-date report"
+    empty = holds if current else "no node can be judged"
+    table = page.table(("node", "pod", "what is wrong", "facts"), rows, empty=empty, stacked=True)
+    return page.section("Violations", table, note=note)
 
 
 def finding(wrong: Any) -> tuple[Child, Child]:
@@ -243,26 +247,11 @@ def finding(wrong: Any) -> tuple[Child, Child]:
 
 def _policies(policies: NUMAPolicy | None) -> Markup:
     """Switches of this project; Volcano's is asked about only on its own page."""
-    states = [
-        ("optimal NUMA distance", policies.distance if policies else None),
-        ("affinity of pods", policies.pod_affinity if policies else None),
-    ]
-    items = [el("li", f"{name}: ", _open(state)) for name, state in states]
+    badges = {None: ("not read", "warn"), True: ("open", "good"), False: ("closed", "")}
+    states = {
+        "optimal NUMA distance": policies.distance if policies else None,
+        "affinity of pods": policies.pod_affinity if policies else None,
+    }
+    items = [el("li", f"{name}: ", page.badge(*badges[state])) for name, state in states.items()]
     link = el("li", el("a", "all policies, and their switches", href="numa/policies"))
     return page.section("Policies", el("ul", items, link, class_="legend"))
-
-
-def _open(state: bool | None) -> Markup:
-    if state is None:
-        return page.badge("not read", "warn")
-    return page.badge("open", "good") if state else page.badge("closed")
-
-
-def _more() -> Markup:
-    items = [
-        el("li", el("a", "last night of every node", href="numa/nights")),
-        el("li", el("a", "violations (JSON)", href="rest/scheduling/v1/numa/violations")),
-        el("li", el("a", "interface (OpenAPI)", href="rest/scheduling/v1/openapi.json")),
-        el("li", el("a", "nodes (JSON)", href="rest/scheduling/v1/numa/nodes")),
-    ]
-    return page.section("More", el("ul", items, class_="legend"))
