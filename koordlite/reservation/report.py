@@ -193,13 +193,30 @@ def details(document: Mapping[str, Any]) -> Iterator[str]:
     if document["cpus"]:
         yield f"  CPUs and NUMA nodes: {document['cpus']}"
     yield f"  may take it: {'; '.join(document['may']) or 'no pod'}"
-    yield f"  {_rules(document)}"
-    yield f"  ends: {_end_line(document)}"
+    rules = [
+        "the first owner ends it" if document["allocateOnce"] else "owners share it",
+        "no part of an owner comes from the node"
+        if document["allocatePolicy"] == "Restricted"
+        else "what exceeds it may come from the node",
+        *(["it takes no new owners"] if document["unschedulable"] else []),
+        *(f"taint {taint}" for taint in document["taints"]),
+        *([f"order {document['order']}"] if document["order"] else []),
+    ]
+    yield f"  {'; '.join(rules)}"
+    if (seconds := document["endsInSeconds"]) is not None:
+        ago = f"{duration.brief(-seconds)} ago, at the next look"
+        when = f"in {duration.brief(seconds)}" if seconds >= 0 else ago
+        yield f"  ends: {document['ends']} ({document['endsBy']}), {when}"
+    else:
+        never = document["endsBy"] == "never"
+        yield f"  ends: {'never by itself' if never else 'it has ended, or its end cannot be read'}"
     for pod in document["placeholders"]:
         where = f" on {pod['node']}" if pod["node"] else ""
         yield f"  placeholder {pod['pod']}{where}: {pod['state']} ({_amounts(pod['requests'])})"
-    if document["handOver"]:
-        yield f"  {_hand_over(document['handOver'])}"
+    if coming := document["handOver"]:
+        end = f"was given up at {coming.get('ended')}, the {coming.get('tries', 1)}. time in a row"
+        how = end if coming.get("ended") else f"since {coming.get('since')}"
+        yield f"  hand-over to pod {coming.get('namespace')}/{coming.get('name')} {how}"
     for pod in document["waiting"]:
         yield f"  waits: pod {pod['pod']}: {pod['why']}"
 
@@ -210,36 +227,6 @@ def _row(each: Mapping[str, Any]) -> tuple[str, ...]:
     owners = ",".join(each["owners"]) or "-"
     amounts = _amounts(each["holds"]), _amounts(each["taken"])
     return each["name"], each["phase"], each["node"] or "-", *amounts, owners, ends, each["why"] or "-"
-
-
-def _rules(document: Mapping[str, Any]) -> str:
-    parts = ["the first owner ends it" if document["allocateOnce"] else "owners share it"]
-    parts.append(
-        "no part of an owner comes from the node"
-        if document["allocatePolicy"] == "Restricted"
-        else "what exceeds it may come from the node"
-    )
-    parts += ["it takes no new owners"] if document["unschedulable"] else []
-    parts += [f"taint {taint}" for taint in document["taints"]]
-    parts += [f"order {document['order']}"] if document["order"] else []
-    return "; ".join(parts)
-
-
-def _end_line(document: Mapping[str, Any]) -> str:
-    if document["ends"] is None:
-        return "never by itself" if document["endsBy"] == "never" else "it has ended, or its end cannot be read"
-    remaining = document["endsInSeconds"]
-    when = (
-        f"in {duration.brief(remaining)}" if remaining >= 0 else f"{duration.brief(-remaining)} ago, at the next look"
-    )
-    return f"{document['ends']} ({document['endsBy']}), {when}"
-
-
-def _hand_over(text: Mapping[str, Any]) -> str:
-    pod = f"{text.get('namespace')}/{text.get('name')}"
-    if text.get("ended"):
-        return f"hand-over to pod {pod} was given up at {text['ended']}, the {text.get('tries', 1)}. time in a row"
-    return f"hand-over to pod {pod} since {text.get('since')}"
 
 
 def _amounts(amounts: Mapping[str, str]) -> str:

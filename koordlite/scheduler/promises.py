@@ -32,7 +32,6 @@ from koordlite.model import keys
 from koordlite.model.wire import objects
 from koordlite.model.wire.reservation import ObjectReference
 from koordlite.reservation.pods import ClusterPod
-from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Binder, BindError, Extender
 from koordlite.scheduler.judgement import judge, koordinator, victims
 from koordlite.threads import Periodic
@@ -58,7 +57,7 @@ class Promises:
         """`tell` writes an Event of a pod that is resized."""
         # Not all extenders look at the same moment.
         self.worker = Periodic("promises", self.look, lambda: uniform(LOOK_SECONDS, 2 * LOOK_SECONDS))
-        self._extender, self._writer = extender, writer
+        self._extender, self._cluster, self._writer = extender, extender.cluster, writer
         self._follows_resizes, self._tell = follows_resizes, tell
         self._not_before: dict[str, float] = {}
         """When a pod is looked at again, by uid."""
@@ -67,10 +66,6 @@ class Promises:
         self._cannot_grow: dict[str, float] = {}
         """When such a pod is looked at again, by uid."""
         self._last_failure = ""
-
-    @property
-    def _cluster(self) -> Cluster:
-        return self._extender.cluster
 
     @property
     def missing(self) -> int:

@@ -52,21 +52,21 @@ def text(what: Literal["configuration", "stanza"], options: Options) -> str:
     """YAML for `options`; InputError for those with which the scheduler does not start."""
     _check(options)
     required = options.required or (what == "configuration" and not options.ignorable)
-    stanza: dict[str, Any] = {"extenders": [_extender(options, required=required)]}
-    if what == "stanza":
-        return _yaml(stanza)
-    head = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {
-            "leaderElect": True,
-            "resourceName": options.scheduler_name,
-            "resourceNamespace": options.namespace,
-        },
-        # Else it looks at a part of a large cluster's nodes, and takes the refusal of all these for one of all nodes.
-        "profiles": [{"schedulerName": options.scheduler_name, "percentageOfNodesToScore": 100}],
-    }
-    return _yaml({**head, **stanza})
+    document: dict[str, Any] = {}
+    if what == "configuration":
+        document = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {
+                "leaderElect": True,
+                "resourceName": options.scheduler_name,
+                "resourceNamespace": options.namespace,
+            },
+            # Else it looks at a part of a large cluster's nodes, and takes the refusal of all these for one of all.
+            "profiles": [{"schedulerName": options.scheduler_name, "percentageOfNodesToScore": 100}],
+        }
+    document["extenders"] = [_extender(options, required=required)]
+    return str(yaml.safe_dump(document, sort_keys=False))
 
 
 def _extender(options: Options, *, required: bool) -> dict[str, Any]:
@@ -129,7 +129,3 @@ _WHERE = {
 
 def _wrong(option: str, value: str, why: str, do: str) -> Problem:
     return Problem("command line", option, value, why, do)
-
-
-def _yaml(document: dict[str, Any]) -> str:
-    return str(yaml.safe_dump(document, sort_keys=False))

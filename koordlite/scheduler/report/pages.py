@@ -26,10 +26,11 @@ def front(state: Mapping[str, Any]) -> Strict:
         tile("predicted wrong", state["predictedWrong"], "refused by kubelet after the binding"),
     )
     dirty = [(el("a", each["node"], href=f"/state/{each['node']}"), each["why"]) for each in state["dirty"]]
-    watches = [
-        (each["name"], each["objects"], _age(each), each["error"] or ("not served" if each["absent"] else "–"))
-        for each in state["watches"]
-    ]
+    watches = []
+    for each in state["watches"]:
+        age = "never read" if each["ageSeconds"] is None else f"{each['ageSeconds']:.0f} s ago"
+        error = each["error"] or ("not served" if each["absent"] else "–")
+        watches.append((each["name"], each["objects"], age, error))
     body = [
         numbers,
         section("Refusals", _reasons(state["refusals"], "nodes refused since the start")),
@@ -65,7 +66,12 @@ def pod(document: Mapping[str, Any]) -> Strict:
                 + (f" {len(nodes) - MOST_NODES} more nodes are in the words below." if len(nodes) > MOST_NODES else ""),
             ),
         ]
-    body.append(_room(waiting) if waiting else _ask_for_room(document))
+    if waiting:
+        body.append(_room(waiting))
+    elif not document.get("chosen"):
+        address = f"/explain/{document['pod']}?make-room=1"
+        link = el("a", "look for the fewest moves by which it would fit", href=address)
+        body.append(section("Make room", el("p", link)))
     body.append(page.details("In words", el("p", "\n".join(texts.pod(document, every=True)), class_="words")))
     # A page with a search is not asked for again and again.
     return _page(f"pod {document['pod']}", body, None if waiting else REFRESH_SECONDS)
@@ -126,13 +132,6 @@ _CARD = "border:1px solid var(--line);border-radius:8px;padding:10px 12px;min-wi
 _GRID = "display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,220px),1fr));gap:12px"
 
 
-def _ask_for_room(document: Mapping[str, Any]) -> Markup | None:
-    if document.get("chosen"):
-        return None
-    link = el("a", "look for the fewest moves by which it would fit", href=f"/explain/{document['pod']}?make-room=1")
-    return section("Make room", el("p", link))
-
-
 def _room(waiting: Mapping[str, Any]) -> Markup:
     groups = [
         ([group["why"], el("p", group["nearest"], class_="note") if group["nearest"] else None], group["nodes"])
@@ -146,7 +145,3 @@ def _room(waiting: Mapping[str, Any]) -> Markup:
         body.append(table(("", "what would make room"), ((head.strip(), text) for head, text in rooms.lines(answer))))
         body.append(el("p", f"Not seen here: {answer['notSeen']}", class_="note"))
     return section("Make room", *body)
-
-
-def _age(watch: Mapping[str, Any]) -> str:
-    return "never read" if watch["ageSeconds"] is None else f"{watch['ageSeconds']:.0f} s ago"
