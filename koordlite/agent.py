@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from koordlite import fast_path, plan, strategies, wakeup
-from koordlite.apply import Applier, Watching, log_refused, log_restored
+from koordlite.apply import Applier, log_refused, log_restored
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
 from koordlite.host.bundle import Host
@@ -112,7 +112,7 @@ class Agent:
             reacts=settings.agent.reaction != "off",
             objectives=settings.objectives,
         )
-        self._applier = Applier(host, cluster, journal) if journal else Watching()
+        self._applier = Applier(host, cluster, journal) if journal else None
         self._pauses = Pauses(folder)
         if (creation := self.creation) is not None:
             creation.journal = journal
@@ -143,6 +143,8 @@ class Agent:
         """
         view = self._cluster.view()
         node, self._node_unread = view.node, view.node is None
+        if self._applier is None:
+            return ()
         try:
             self._applier.note_unlisted(view)
         except JournalError as error:
@@ -169,6 +171,8 @@ class Agent:
 
     def put_back(self) -> tuple[AppliedStep, ...]:
         """Give every file and the Node what was found before this run."""
+        if self._applier is None:
+            return ()
         try:
             steps = self._applier.restore()
         except JournalError as error:
@@ -251,7 +255,7 @@ class Agent:
         """Set what the coming wait watches."""
         band = self._settings.agent.reaction_band_percent
         edge = fast_path.edge_milli(decisions, applied, snapshot, modes=self._modes_in_force, band_percent=band)
-        self._waker.watch(snapshot, edge if self._applier.writes and not self.paused else None)
+        self._waker.watch(snapshot, edge if self._applier and not self.paused else None)
 
     def _loop(self, on_tick: Callable[[Tick], None], seconds: float | None) -> None:
         clock, interval = self._host.clock, self._settings.agent.interval_seconds
@@ -313,7 +317,7 @@ class Agent:
         enforced = (d for d in decisions if self.modes[d.strategy] == "enforce" and not still)
         round_plan = plan.make(enforced, snapshot.cgroups)
         # Before our own writes: the picture shows what stood there then.
-        foreign = self._applier.foreign_writes(snapshot)
+        foreign = self._applier.foreign_writes(snapshot) if self._applier else ()
         applied, because = self._apply(round_plan, snapshot)
         applied = (*(self.creation.take() if self.creation else ()), *applied)
         released = still and not self._taking_over and (self.paused is None or self.paused.release)
@@ -326,7 +330,7 @@ class Agent:
             *(conflict.problem for conflict in round_plan.conflicts),
         )
         tick = self._report(snapshot, decisions, applied, began, because)
-        trouble = self._applier.trouble(snapshot.time)
+        trouble = self._applier.trouble(snapshot.time) if self._applier else ()
         self._last = dataclasses.replace(tick, problems=problems, foreign=foreign, troubles=trouble)
         self._attend(snapshot, decisions, applied)
         return self._last
@@ -384,15 +388,15 @@ class Agent:
             why = f"what an earlier run left stays until these are known: {unknown or 'use of pods'}"
             self._unreleased = why if self._taking_over else ""
             return self._taking_over
-        if self._applier.place_count and (paused is None or paused.release):
-            self._release("paused" if paused else "a pause has ended")
+        if self._applier and self._applier.place_count and (paused is None or paused.release):
+            self._release(self._applier, "paused" if paused else "a pause has ended")
         self._overdue = self._overdue and (paused is not None or bool(self._unreleased))
         return True
 
-    def _release(self, occasion: str) -> None:
+    def _release(self, applier: Applier, occasion: str) -> None:
         """Give everything back; a disk or a group that fails ends no loop, and the next tick tries again."""
         try:
-            steps = self._applier.release(staying=() if self.paused else self._enforced)
+            steps = applier.release(staying=() if self.paused else self._enforced)
         except (OSError, KoordliteError) as error:
             self._unreleased = f"{occasion}, and what is in force could not all be given back: {error}"
             self._say("release", self._unreleased)
@@ -443,7 +447,7 @@ class Agent:
 
     def _recall(self, time: float, uids: Collection[str]) -> RunState:
         """State of this run: what it holds, what strategies remember, what became of writes and evictions."""
-        state = self._applier.state(time, uids)
+        state = self._applier.state(time, uids) if self._applier else RunState()
         return msgspec.structs.replace(state, remembered=dict(self._remembered), refused_writes=self._refused)
 
     def _remember(self, decisions: tuple[Decision, ...]) -> None:
@@ -484,7 +488,7 @@ class Agent:
     ) -> tuple[tuple[AppliedStep, ...], str]:
         """The steps taken, and why the agent is degraded when it could not take them all; groups in `new` have just
         been made."""
-        if not round_plan.steps:
+        if self._applier is None or not round_plan.steps:
             return (), ""
         try:
             self._applier.begin(new, snapshot)

@@ -26,9 +26,8 @@ from koordlite.ports import Cluster, ClusterView
 
 
 class Applier:
-    """The only writer of kernel files and of the cluster; `Watching` takes its place where there is no journal."""
-
-    writes = True
+    """The only writer of kernel files and of the cluster. Where there is no journal there is none: nothing could be
+    undone, so nothing is written."""
 
     def __init__(self, host: Host, cluster: Cluster, journal: Journal) -> None:
         self._host, self._cluster, self._journal = host, cluster, journal
@@ -212,43 +211,6 @@ class Applier:
         except JournalError as error:
             return [AppliedStep(JOURNAL.place(), "without what was given back", False, str(error))]
         return []
-
-
-class Watching:
-    """The applier of an agent without a journal: nothing could be undone, so nothing is written."""
-
-    writes = False
-    place_count = 0
-
-    def state(self, time: float, uids: Collection[str]) -> RunState:
-        """Nothing is in force."""
-        return RunState()
-
-    def foreign_writes(self, snapshot: Snapshot) -> tuple[ForeignWrite, ...]:
-        """No value is ours."""
-        return ()
-
-    def begin(self, groups: Collection[str], snapshot: Snapshot) -> None:
-        """No group has a value of ours."""
-
-    def apply(self, plan: Plan, snapshot: Snapshot, *, tidy: bool = True) -> tuple[AppliedStep, ...]:
-        """No step is taken."""
-        return ()
-
-    def note_unlisted(self, view: ClusterView) -> None:
-        """There is no journal to note it in."""
-
-    def restore(self, *, staying: Collection[str] = ()) -> tuple[AppliedStep, ...]:
-        """There is nothing to put back."""
-        return ()
-
-    def release(self, *, staying: Collection[str] = ()) -> tuple[AppliedStep, ...]:
-        """There is nothing to give back."""
-        return ()
-
-    def trouble(self, now: float) -> tuple[FileTrouble, ...]:
-        """Nothing was tried."""
-        return ()
 
 
 def _noted(due: Sequence[Change], plan: Plan, work: Work) -> tuple[list[Entry], dict[Place, AppliedStep]]:
