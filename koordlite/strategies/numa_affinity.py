@@ -45,6 +45,11 @@ _NOT_PLACED = {
     rules.NO_ROOM: "NoRoomOnNUMANode",
     rules.TOO_WIDE: "WiderThanNUMANode",
     rules.APART: "AffinityApart",
+    "pending": "AffinityNotSteady",
+    "foreign": "AffinityAcrossNamespaces",
+    "fixed": "NotMovable",
+    "resting": "AffinityResting",
+    "spread": "PartnerNotOnOneNUMANode",
 }
 Numbers = dict[str, int | float | str]
 
@@ -402,24 +407,26 @@ class _Placing:
         for uid, word in self.refused_words.items():
             refused: Numbers = {"annotation": keys.NUMA_GROUP, "word": word}
             yield Decision(f"pod/{self.pods[uid].key}", "refuse", "AffinityGroupRefused", refused)
-        for tie, reason, numbers in self._reasons():
+        for tie, why, numbers in self._reasons():
             for uid in (tie.first, tie.second):
                 if uid in self.pods and uid not in answered:
                     answered.add(uid)
-                    first, more = self._of_the_pod(uid, tie) or (reason, numbers)
-                    yield Decision(f"pod/{self.pods[uid].key}", "hold", first, {**self._about(uid, tie), **more})
+                    first, more = self._of_the_pod(uid, tie) or (why, numbers)
+                    evidence = {**self._about(uid, tie), **more}
+                    yield Decision(f"pod/{self.pods[uid].key}", "hold", _NOT_PLACED[first], evidence)
 
     def _reasons(self) -> Iterator[tuple[Tie, str, Numbers]]:
-        """Ties that have not brought their pods together, and why, the nearest to it first."""
+        """Ties that have not brought their pods together, and why by the keys of `_NOT_PLACED`, the nearest to it
+        first."""
         for outcome in self.outcomes.values():
             if outcome.node is None and outcome.tie:
                 room: Numbers = {"needs_milli": outcome.needs_milli, "free_milli": outcome.free_milli}
                 at: Numbers = {"numa_node": outcome.toward or 0, **room}
-                yield outcome.tie, _NOT_PLACED[outcome.reason], at if outcome.reason == rules.NO_ROOM else {}
-        yield from ((tie, _NOT_PLACED[rules.APART], {}) for tie in self.lasting)
+                yield outcome.tie, outcome.reason, at if outcome.reason == rules.NO_ROOM else {}
+        yield from ((tie, rules.APART, {}) for tie in self.lasting)
         for tie, counts in self.pending:
-            yield tie, "AffinityNotSteady", {"rounds": counts, "needed": self.config.rounds}
-        yield from ((tie, "AffinityAcrossNamespaces", {}) for tie in self.foreign)
+            yield tie, "pending", {"rounds": counts, "needed": self.config.rounds}
+        yield from ((tie, "foreign", {}) for tie in self.foreign)
 
     def _of_the_pod(self, uid: str, tie: Tie) -> tuple[str, Numbers] | None:
         """Reason in the pod or its partner that keeps it, which comes before that of its tie."""
@@ -427,11 +434,11 @@ class _Placing:
         if tie not in self.lasting:
             return None
         if uid in self.fixed:
-            return "NotMovable", {"why": self.fixed[uid]}
+            return "fixed", {"why": self.fixed[uid]}
         if self._rests(uid):
-            return "AffinityResting", {"rounds": self.config.rest_rounds}
+            return "resting", {"rounds": self.config.rest_rounds}
         if other in self.fixed and other not in self.tied:
-            return "PartnerNotOnOneNUMANode", {"why": self.fixed[other]}
+            return "spread", {"why": self.fixed[other]}
         return None
 
 
