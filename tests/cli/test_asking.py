@@ -30,6 +30,9 @@ ENTER, LEAVE = "\x1b[?1049h", "\x1b[?25h\x1b[?1049l"
 """The terminal's other screen, and back with the cursor shown."""
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
+# One worker makes what they share: each would have to make it for itself.
+pytestmark = pytest.mark.xdist_group("a running agent")
+
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ import yaml
 import descheduler.cli
 import koordlite.cli
 from koordlite import commandline
+from tests.cli.conftest import Answer
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = [pytest.param(koordlite.cli, id="koordlite"), pytest.param(descheduler.cli, id="descheduler")]
@@ -313,9 +315,11 @@ RUN = (
 
 
 @pytest.mark.parametrize("example", RUN)
-def test_examples_that_need_nothing_answer(example: str) -> None:
+def test_examples_that_need_nothing_answer(
+    example: str, run: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert example in EXAMPLES
-    command = [sys.executable, "-m", "koordlite", *shlex.split(example)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=90, check=False)
-    assert done.returncode in (0, 1) and done.stdout, done.stderr
-    assert "Traceback" not in done.stderr
+    monkeypatch.chdir(ROOT)
+    answer = run(*shlex.split(example))
+    assert answer.code in (0, 1) and answer.out, answer.err
+    assert "Traceback" not in answer.err

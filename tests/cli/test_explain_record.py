@@ -19,6 +19,9 @@ Answer = Any
 BEGAN = 1767225600.0
 """The emulated clock begins with 2026."""
 
+# One worker makes what they share: each would have to make it for itself.
+pytestmark = pytest.mark.xdist_group("a record")
+
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -20,6 +20,9 @@ from tests.manifests.conftest import OVERLAYS, kubectl, rendered
 ROOT = pathlib.Path(__file__).parents[2]
 NEEDS_HELM = pytest.mark.skipif(realhelm.MISSING, reason=realhelm.WHY)
 
+# One worker makes what they share: each would have to make it for itself.
+pytestmark = pytest.mark.xdist_group("chart")
+
 
 @pytest.fixture(scope="module")
 def chart(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:

@@ -19,6 +19,9 @@ FOREIGN = {"kube-scheduler"}
 ALONE = {"enforce", "tenant-guard"}
 """What overlays/enforce has already."""
 
+# One worker makes what they share: each would have to make it for itself.
+pytestmark = pytest.mark.xdist_group("manifests")
+
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
