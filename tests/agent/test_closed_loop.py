@@ -92,12 +92,12 @@ def test_observing_with_a_journal_at_hand_writes_nothing_either(node: Emulated) 
 @pytest.mark.sliced
 @pytest.mark.parametrize("policy", ["cpuset", "cfsQuota"])
 def test_steady_load_writes_nothing(node: Emulated, policy: str) -> None:
-    """±1 % around a third of the node for ten minutes (in a quick run forty seconds), after two to settle."""
+    """±1 % around a third of the node for ten minutes, after two to settle; in a quick run forty seconds of each."""
     node.slo(policy=policy)
     node.pod("web", "LS", f"wave(low={node.cpus * 333}m,high={node.cpus * 333 + 1}m,period=60,noise=0.01)")
     with node.journal() as journal:
         agent = node.agent(journal)
-        node.ticks(agent, 120)
+        node.ticks(agent, slices.amount(120, 40))
         assert kernel_writes(node.ticks(agent, slices.amount(600, 40))) == []
 
 
