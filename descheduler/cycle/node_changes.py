@@ -21,17 +21,27 @@ def changes(view: View, decided: Mapping[str, Outcome], fit: FitSearch) -> Itera
     touched = {o.pod.node for o in decided.values()} | {o.target for o in decided.values() if o.target}
     concerned = {o.pod.node for o in decided.values() if o.pod.containers}
     concerned |= {o.target for o in decided.values() if o.target and o.pod.containers}
+    last: dict[str, tuple[tuple[object, ...], NodeChange]] = {}
+    if view.cache is not None:
+        last = view.cache.setdefault(NodeChange, last)
+    for name in last.keys() - touched:
+        del last[name]
     for name in sorted(touched):
         before, after = FreeCapacity.of(view.nodes[name]), fit.capacity(name)
-        cpu, memory = (after.allocatable.get(resource) for resource in ("cpu", "memory"))
-        yield NodeChange(
-            node=name,
-            cpu_milli=cpu.milli if cpu else 0,
-            memory=memory.value if memory else 0,
-            before=_load(before, wrong[name]),
-            after=_load(after, stays[name]),
-            zones=tuple(_zone_changes(before, after)) if name in concerned else (),
-        )
+        counts = wrong[name], stays[name], name in concerned
+        inputs, change = last.get(name, ((), None))
+        if change is None or inputs[2:] != counts or inputs[0] is not before or inputs[1] is not after:
+            cpu, memory = (after.allocatable.get(resource) for resource in ("cpu", "memory"))
+            change = NodeChange(
+                node=name,
+                cpu_milli=cpu.milli if cpu else 0,
+                memory=memory.value if memory else 0,
+                before=_load(before, wrong[name]),
+                after=_load(after, stays[name]),
+                zones=tuple(_zone_changes(before, after)) if name in concerned else (),
+            )
+            last[name] = (before, after, *counts), change
+        yield change
 
 
 def _load(capacity: FreeCapacity, wrong: int) -> Load:

@@ -512,8 +512,10 @@ class _Draft:
 
     def _would_be_asked(self, evict: Iterable[Outcome]) -> Iterator[Note]:
         """Say which pods ask to be asked, where that is only observed."""
+        if self._setup.eviction_requests.mode != "observe":
+            return
         pods = [outcome.pod.key for outcome in evict if outcome.pod.asks_first]
-        if pods and self._setup.eviction_requests.mode == "observe":
+        if pods:
             more = f" and {len(pods) - MOST_NAMES} more" if len(pods) > MOST_NAMES else ""
             text = f"{', '.join(pods[:MOST_NAMES])}{more} would be requested; evictionRequests.mode is observe"
             yield Note(reason="WouldBeRequested", text=text, plugin="EvictionRequests")
