@@ -55,13 +55,13 @@ class SpecGroup:
 
     __slots__ = ("_pods", "_results", "_templates", "first")
 
-    def __init__(self, templates: Iterable[Template]) -> None:
-        """`templates`: at least one."""
+    def __init__(self, templates: Iterable[Template], first: PodView | None = None) -> None:
+        """`templates`: at least one. `first`: the first pod, where it is known."""
         self._templates = tuple(templates)
         self._pods: list[PodView] | None = None
         self._results: dict[Hashable, Any] | None = None
         """Results of `once`; by a function its `counts`, which follow the pods."""
-        self.first = min([template.first for template in self._templates], key=place)
+        self.first = first or min([template.first for template in self._templates], key=place)
         """The pod that speaks for all of them as far as their `SpecKey` goes: the first in the order of the picture."""
 
     @classmethod
@@ -149,7 +149,8 @@ class SpecGroup:
 
     def changed(self, removed: Iterable[PodView], added: Iterable[PodView]) -> SpecGroup | None:
         """The group without the pods `removed`, and with those `added`; None when no pod is in it."""
-        by_key = {template.first.template: template for template in self._templates}
+        by_key = {template.pods[0].template: template for template in self._templates}
+        first: PodView | None = self.first
         for key, (old, new) in _by(lambda pod: pod.template, removed, added).items():
             pods = list(by_key.pop(key).pods) if key in by_key else []
             for pod in old:
@@ -157,13 +158,15 @@ class SpecGroup:
                 while pods[number] is not pod:
                     number += 1
                 del pods[number]
+                first = None if pod is first else first
             for pod in new:
                 bisect.insort(pods, pod, key=place)
             if pods:
                 by_key[key] = Template(pods)
         if not by_key:
             return None
-        group = SpecGroup(by_key.values())
+        earlier = [pod for pod in added if place(pod) <= place(self.first)]
+        group = SpecGroup(by_key.values(), min(earlier, key=place) if earlier else first)
         group._results = {
             of: _recount(counts, map(of, removed), map(of, added))
             for of, counts in (self._results or {}).items()
