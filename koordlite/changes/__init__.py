@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-import re
 from collections.abc import Iterator
 from types import ModuleType
 from typing import TypeVar
@@ -14,9 +13,7 @@ from koordlite.model.change import Change, Entry
 from koordlite.model.place import Place, PlaceKind
 
 T = TypeVar("T")
-JOURNAL = PlaceKind(
-    name="journal", form="journal", pattern=re.compile("journal"), metrics=frozenset({"journal"}), update=""
-)
+JOURNAL = PlaceKind.of("journal", "journal", update="")
 """The undo journal itself, where it could not be brought up to date. No change asks for this."""
 
 

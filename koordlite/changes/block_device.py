@@ -17,12 +17,14 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import ForeignWrite
 
 FIELDS: tuple[BlockField, ...] = get_args(BlockField)
-PLACE = PlaceKind(
-    name="disk",
-    form="io:%s/%s/%s",
-    pattern=re.compile(rf"io:(?P<cgroup>.*)/(?P<device>\d+:\d+)/(?P<field>{'|'.join(map(re.escape, FIELDS))})"),
+PLACE = PlaceKind.of(
+    "disk",
+    "io:{cgroup}/{device}/{field}",
+    cgroup=".*",
+    device=r"\d+:\d+",
+    field="|".join(map(re.escape, FIELDS)),
     metric=lambda parts: parts[2],
-    metrics=frozenset(FIELDS),
+    metrics=FIELDS,
     update="cgroup",
 )
 

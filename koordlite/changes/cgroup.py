@@ -17,12 +17,13 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import ForeignWrite
 
 FIELDS: tuple[CgroupField, ...] = get_args(CgroupField)
-PLACE = PlaceKind(
-    name="cgroup",
-    form="%s/%s",
-    pattern=re.compile(rf"(?P<cgroup>.*)/(?P<field>{'|'.join(map(re.escape, FIELDS))})"),
+PLACE = PlaceKind.of(
+    "cgroup",
+    "{cgroup}/{field}",
+    cgroup=".*",
+    field="|".join(map(re.escape, FIELDS)),
     metric=lambda parts: parts[1],
-    metrics=frozenset(FIELDS),
+    metrics=FIELDS,
     update="cgroup",
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar
 
 import msgspec
@@ -12,19 +11,13 @@ from koordlite.model.picture.groups import NO_COOKIE
 from koordlite.model.place import Place, PlaceKind
 
 _WORD = "core_sched_cookie"
-PLACE = PlaceKind(
-    name="core scheduling",
-    form="%s/%s",
-    pattern=re.compile(rf"(?P<cgroup>.*)/(?P<field>{_WORD})"),
-    metrics=frozenset({_WORD}),
-    update="default",
-)
-COOKIE = PlaceKind(
-    name="core scheduling cookie",
-    form=f"{_WORD}/%s/%s",
-    pattern=re.compile(rf"{_WORD}/(?P<core_group>.*)/(?P<cookie>[0-9a-f]{{16}})"),
-    metrics=frozenset({_WORD}),
-    update="default",
+PLACE = PlaceKind.of("core scheduling", "{cgroup}/{field}", metrics=(_WORD,), cgroup=".*", field=_WORD)
+COOKIE = PlaceKind.of(
+    "core scheduling cookie",
+    f"{_WORD}/{{core_group}}/{{cookie}}",
+    metrics=(_WORD,),
+    core_group=".*",
+    cookie="[0-9a-f]{16}",
 )
 """A cookie that we had made: those who have it are not listed, since their children have it too."""
 

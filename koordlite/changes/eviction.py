@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar
 
 import msgspec
@@ -10,19 +9,13 @@ import msgspec
 from koordlite.model.change import Change, KernelChange
 from koordlite.model.place import PlaceKind
 
-PLACE = PlaceKind(
-    name="eviction",
-    form="pod/%s/%s/%s",
-    pattern=re.compile(r"pod/(?P<namespace>[^/]*)/(?P<name>[^/]*)/(?P<uid>[^/]*)"),
-    metrics=frozenset({"eviction"}),
+PLACE = PlaceKind.of("eviction", "pod/{namespace}/{name}/{uid}", update="")
+KILL = PlaceKind.of(
+    "container kill",
+    "kill/{namespace}/{pod}/{uid}/{container}",
+    metrics=("cgroup.kill",),
     update="",
-)
-KILL = PlaceKind(
-    name="container kill",
-    form="kill/%s/%s/%s/%s",
-    pattern=re.compile(r"kill/(?P<namespace>[^/]*)/(?P<pod>[^/]*)/(?P<uid>[^/]*)/(?P<container>.*)"),
-    metrics=frozenset({"cgroup.kill"}),
-    update="",
+    container=".*",
 )
 
 

@@ -3,7 +3,6 @@ and their resources of its NodeResourceTopology."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable, Mapping
 from typing import ClassVar
 
@@ -17,31 +16,19 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire.objects import NodeObject, NRTObject, Zone, ZoneResource
 
-_NODE, _TOPOLOGY = "Node", "NodeResourceTopology"
-
-
-def _kind(name: str, form: str, pattern: str, metric: str) -> PlaceKind:
-    return PlaceKind(name=name, form=form, pattern=re.compile(pattern), metrics=frozenset({metric}), update="default")
-
-
-NODE_RESOURCE = _kind("node resource", "node/%s", r"node/(?!annotations/|conditions/)(?P<resource>.+)", _NODE)
-NODE_CONDITION = _kind("node condition", "node/conditions/%s", r"node/conditions/(?P<type>.+)", _NODE)
-NODE_ANNOTATION = _kind("node annotation", "node/annotations/%s", r"node/annotations/(?P<key>.+)", _NODE)
-TOPOLOGY_ANNOTATION = _kind(
-    "topology annotation",
-    "noderesourcetopology/%s",
-    r"noderesourcetopology/(?!label/|zones/|zones\Z)(?P<key>.+)",
-    _TOPOLOGY,
+_NODE, _TOPOLOGY = ("Node",), ("NodeResourceTopology",)
+NODE_RESOURCE = PlaceKind.of(
+    "node resource", "node/{resource}", metrics=_NODE, resource="(?!annotations/|conditions/).+"
 )
-TOPOLOGY_LABEL = _kind(
-    "topology label", "noderesourcetopology/label/%s", r"noderesourcetopology/label/(?P<key>.+)", _TOPOLOGY
+NODE_CONDITION = PlaceKind.of("node condition", "node/conditions/{type}", metrics=_NODE, type=".+")
+NODE_ANNOTATION = PlaceKind.of("node annotation", "node/annotations/{key}", metrics=_NODE, key=".+")
+TOPOLOGY_ANNOTATION = PlaceKind.of(
+    "topology annotation", "noderesourcetopology/{key}", metrics=_TOPOLOGY, key=r"(?!label/|zones/|zones\Z).+"
 )
-ZONES = _kind("zones", "noderesourcetopology/zones", "noderesourcetopology/zones", _TOPOLOGY)
-ZONE_RESOURCE = _kind(
-    "zone resource",
-    "noderesourcetopology/zones/%s/%s",
-    r"noderesourcetopology/zones/(?P<zone>[^/]*)/(?P<resource>.+)",
-    _TOPOLOGY,
+TOPOLOGY_LABEL = PlaceKind.of("topology label", "noderesourcetopology/label/{key}", metrics=_TOPOLOGY, key=".+")
+ZONES = PlaceKind.of("zones", "noderesourcetopology/zones", metrics=_TOPOLOGY)
+ZONE_RESOURCE = PlaceKind.of(
+    "zone resource", "noderesourcetopology/zones/{zone}/{resource}", metrics=_TOPOLOGY, resource=".+"
 )
 
 

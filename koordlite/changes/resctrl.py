@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import functools
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -14,38 +14,29 @@ from koordlite.resctrl import schemata
 from koordlite.resctrl.values import BANDWIDTHS, CACHES, MON_GROUPS
 
 RESOURCES = (*CACHES, *BANDWIDTHS)
-_GROUP = rf"(?P<group>[^/]*(?:{MON_GROUPS}[^/]+)?)"
+_GROUP = f"[^/]*(?:{MON_GROUPS}[^/]+)?"
 """A control group, or `CONTROL/mon_groups/NAME`; the root group has no name."""
-
-
-def _kind(name: str, form: str, pattern: str, word: str = "") -> PlaceKind:
-    return PlaceKind(
-        name=name,
-        form=form,
-        pattern=re.compile(pattern),
-        metrics=frozenset({word or name}),
-        update="resctrl-schema",
-    )
-
-
-MOUNT = _kind("resctrl mount", "resctrl mount", "resctrl mount")
-GROUP = _kind("resctrl group", "resctrl/%s", f"resctrl/{_GROUP}")
-RETURN = _kind("resctrl return", "resctrl/%s/return", f"resctrl/{_GROUP}/return")
-TASKS = _kind("resctrl tasks", "resctrl/%s/tasks", f"resctrl/{_GROUP}/tasks")
-THREAD = _kind(
+_resctrl = functools.partial(PlaceKind.of, update="resctrl-schema")
+MOUNT = _resctrl("resctrl mount", "resctrl mount")
+GROUP = _resctrl("resctrl group", "resctrl/{group}", group=_GROUP)
+RETURN = _resctrl("resctrl return", "resctrl/{group}/return", group=_GROUP)
+TASKS = _resctrl("resctrl tasks", "resctrl/{group}/tasks", group=_GROUP)
+THREAD = _resctrl(
     "resctrl thread",
-    "resctrl/%s/tasks/%s@%s",
-    rf"resctrl/{_GROUP}/tasks/(?P<tid>\d+)@(?P<start_time>\d+)",
-    "resctrl tasks",
+    "resctrl/{group}/tasks/{tid}@{start_time}",
+    metrics=TASKS.metrics,
+    group=_GROUP,
+    tid=r"\d+",
+    start_time=r"\d+",
 )
 """One thread: those of one group may have come from several. The start tells it from a later one of the same id."""
-SCHEMATA = PlaceKind(
-    name="resctrl schemata",
-    form="resctrl/%s/%s",
-    pattern=re.compile(rf"resctrl/{_GROUP}/(?P<resource>{'|'.join(RESOURCES)})"),
+SCHEMATA = _resctrl(
+    "resctrl schemata",
+    "resctrl/{group}/{resource}",
+    metrics=[f"resctrl {resource}" for resource in RESOURCES],
     metric=lambda parts: f"resctrl {parts[1]}",
-    metrics=frozenset(f"resctrl {resource}" for resource in RESOURCES),
-    update="resctrl-schema",
+    group=_GROUP,
+    resource="|".join(RESOURCES),
 )
 
 

@@ -14,39 +14,20 @@ from koordlite.model.place import Place, PlaceKind
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import ForeignWrite
 
-SETTING = PlaceKind(
-    name="system",
-    form="system/%s",
-    pattern=re.compile(rf"system/(?P<name>{'|'.join(map(re.escape, PATHS))}|{FEATURES}/.+)"),
+SETTING = PlaceKind.of(
+    "system",
+    "system/{name}",
+    metrics=PATHS,
     metric=lambda parts: FEATURES if parts[0] not in PATHS else parts[0],
-    metrics=frozenset(PATHS),
-    update="default",
+    name=rf"{'|'.join(map(re.escape, PATHS))}|{FEATURES}/.+",
 )
-OOM_SCORE = PlaceKind(
-    name="oom_score_adj",
-    form="oom_score_adj/%s/%s",
-    pattern=re.compile(r"oom_score_adj/(?P<pid>\d+)/(?P<start_time>\d+)"),
-    metrics=frozenset({"oom_score_adj"}),
-    update="default",
-)
+OOM_SCORE = PlaceKind.of("oom_score_adj", "oom_score_adj/{pid}/{start_time}", pid=r"\d+", start_time=r"\d+")
 """The start tells a process from a later one with the same number."""
-OOM_SCORE_AT_CREATION = PlaceKind(
-    name="oom_score_adj_at_creation",
-    form="oom_score_adj/at-creation/%s",
-    pattern=re.compile(r"oom_score_adj/at-creation/(?P<cgroup>.+)"),
-    metrics=frozenset({"oom_score_adj"}),
-    update="default",
+OOM_SCORE_AT_CREATION = PlaceKind.of(
+    "oom_score_adj_at_creation", "oom_score_adj/at-creation/{cgroup}", metrics=OOM_SCORE.metrics, cgroup=".+"
 )
 """A container that was created with a number of ours, until its processes are known."""
-
-
-INTERRUPT = PlaceKind(
-    name="interrupt",
-    form="irq/%s",
-    pattern=re.compile(r"irq/(?P<number>\d+|default)"),
-    metrics=frozenset({"smp_affinity"}),
-    update="default",
-)
+INTERRUPT = PlaceKind.of("interrupt", "irq/{number}", metrics=("smp_affinity",), number=r"\d+|default")
 """The CPUs that may take an interrupt of a device, and those of interrupts that are set up later."""
 
 

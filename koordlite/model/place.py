@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 UpdateType = Literal["", "cgroup", "resctrl-schema", "default"]
@@ -32,6 +32,30 @@ class PlaceKind:
     """The word by the parts of a place; None where there is only one word."""
     update: UpdateType
     """How Koordinator's histogram of writes calls it."""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        form: str,
+        /,
+        *,
+        metrics: Iterable[str] = (),
+        metric: Callable[[tuple[str, ...]], str] | None = None,
+        update: UpdateType = "default",
+        **parts: str,
+    ) -> PlaceKind:
+        """A kind whose places print as `form`, in which braces name the parts. `parts` has their patterns, by default
+        all but a slash. Without `metrics` the name is the only word."""
+        pattern = re.sub(r"\\{(\w+)\\}", lambda at: f"(?P<{at[1]}>{parts.get(at[1], '[^/]*')})", re.escape(form))
+        return cls(
+            name=name,
+            form=re.sub(r"\{\w+\}", "%s", form),
+            pattern=re.compile(pattern),
+            metrics=frozenset(metrics or (name,)),
+            metric=metric,
+            update=update,
+        )
 
     @property
     def is_resctrl(self) -> bool:
