@@ -64,9 +64,10 @@ def served(
     record: Path | None,
     port_from: tuple[str, str],
 ) -> Iterator[Listener]:
-    """Log decisions, and serve them where that is wanted. `folder` is for the token; empty: there is none. `record` is
-    the folder of the flight record, where one is kept. `port_from`: the file and setting, or the option, that named the
-    port; an emulated node for which nothing did takes a free one where the default is taken."""
+    """Log decisions, and serve them where that is wanted. `history` has a tick before it is served. `folder` is for the
+    token; empty: there is none. `record` is the folder of the flight record, where one is kept. `port_from`: the file
+    and setting, or the option, that named the port; an emulated node for which nothing did takes a free one where the
+    default is taken."""
     levels = Levels(settings.strategies)
     log = DecisionLog(levels)
     if not settings.http.enable:
