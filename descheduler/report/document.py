@@ -238,10 +238,14 @@ def _place(place: Place) -> Object:
 
 
 def _node(change: NodeChange) -> Object:
+    loads = {"before": change.before, "after": change.after}
     return {
         "name": change.node,
         "allocatable": {"cpuMilli": change.cpu_milli, "memoryBytes": change.memory},
-        **{when: _load(getattr(change, when)) for when in ("before", "after")},
+        **{
+            when: {"pods": each.pods, "cpuMilli": each.cpu_milli, "memoryBytes": each.memory, "wrongPods": each.wrong}
+            for when, each in loads.items()
+        },
         "zones": [_zone(zone) for zone in change.zones],
     }
 
@@ -257,7 +261,3 @@ def _zone(zone: ZoneChange) -> Object:
             for when, load in loads.items()
         },
     }
-
-
-def _load(load: Any) -> Object:
-    return {"pods": load.pods, "cpuMilli": load.cpu_milli, "memoryBytes": load.memory, "wrongPods": load.wrong}

@@ -17,7 +17,7 @@ runs         one, or those that are compared:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -112,7 +112,7 @@ def text(run: Simulated, *, width: int = 100) -> str:
         f"{run.name}: {units.clock(run.seconds)} on {run.machine}, seed {run.seed}",
         *paragraph.wrap(run.about, width - 2, first="  "),
         *_section("what happened", [f"{units.clock(h.time):>8}  {h.words}" for h in run.happenings]),
-        *_section("outcome", [f"{shown(name, value):>9}  {FIGURES[name]}" for name, value in _known(run)]),
+        *_section("outcome", [f"{shown(name, run.figures.get(name)):>9}  {words}" for name, words in FIGURES.items()]),
         *_section("pods", [_pod(workload) for workload in run.workloads]),
         *_section("expected", [_check(check) for check in run.checks]),
         *_section("problems", [f"{units.clock(time):>8}  {problem}" for problem, time in run.history.problems.items()]),
@@ -142,10 +142,6 @@ def shown(name: str, value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:.2f}" if "Core" in name or "core" in name or "Percent" in name else f"{value:.0f}"
-
-
-def _known(run: Simulated) -> Iterator[tuple[str, float | None]]:
-    return ((name, run.figures.get(name)) for name in FIGURES)
 
 
 def _pod(workload: Workload) -> str:
@@ -185,10 +181,6 @@ def _document(run: Simulated) -> Object:
         "figures": dict(run.figures),
         "expected": [run_report.fields(check) for check in run.checks],
         "happenings": [run_report.fields(each) for each in run.happenings],
-        "pods": [_pod_document(workload) for workload in run.workloads],
+        "pods": [{**run_report.fields(each), "unmetPercent": each.unmet_percent} for each in run.workloads],
         **{part: whole[part] for part in ("ticks", "decisions", "writes", "foreign", "problems")},
     }
-
-
-def _pod_document(workload: Workload) -> Object:
-    return {**run_report.fields(workload), "unmetPercent": workload.unmet_percent}

@@ -107,10 +107,6 @@ def _words(name: str) -> list[str]:
     return [part if part[1:2].isupper() else part.lower() for part in parts]
 
 
-def _quota(us: float) -> str:
-    return "unlimited" if us < 0 else f"{us / 1000:g} ms"
-
-
 _PART_OF_NAME = ("memory", "ratio")
 """Units that say as well what is counted."""
 _SHOW: Mapping[str, Callable[[float], str]] = {
@@ -118,7 +114,7 @@ _SHOW: Mapping[str, Callable[[float], str]] = {
     "bytes": size,
     "memory": size,
     "percent": lambda value: f"{value:g} %",
-    "us": _quota,
+    "us": lambda quota: "unlimited" if quota < 0 else f"{quota / 1000:g} ms",
     "ratio": lambda value: f"{value:g}",
     "seconds": lambda value: f"{value:g} s",
 }

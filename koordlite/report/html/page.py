@@ -52,7 +52,11 @@ Child = str | int | Iterable["Child"] | None
 def el(tag: str, *children: Child, **attributes: str | int | float | None) -> Markup:
     """The element `tag`. Trailing underscores and inner ones of attribute names become nothing and hyphens:
     `class_`, `aria_label`. An attribute that is None is left out."""
-    head = "".join(_attribute(name, value) for name, value in attributes.items() if value is not None)
+    head = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"'
+        for name, value in attributes.items()
+        if value is not None
+    )
     inner = join(*children)
     if tag in _VOID and not inner:
         return Markup(f"<{tag}{head}/>")
@@ -84,12 +88,14 @@ def page(
     their hashes, and without them the page says the same.
     """
     scripts = [text for text in (script, LIVE_SCRIPT if refresh_seconds else "") if text]
+    hashes = " ".join(f"'sha256-{digest(text)}'" for text in scripts)
+    policy = f"default-src 'none'; style-src 'unsafe-inline'{f'; script-src {hashes}' if scripts else ''}"
     head = el(
         "head",
         el("meta", charset="utf-8"),
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         el("meta", name="color-scheme", content="light dark"),
-        el("meta", http_equiv="Content-Security-Policy", content=f"{_POLICY}{_allowed(scripts)}"),
+        el("meta", http_equiv="Content-Security-Policy", content=policy),
         el("noscript", el("meta", http_equiv="refresh", content=refresh_seconds)) if refresh_seconds else None,
         el("title", title),
         el("style", Markup(SHEET)),
@@ -99,15 +105,6 @@ def page(
     footer = el("footer", foot) if foot else None
     last = [el("script", Markup(text)) for text in scripts]
     return "<!doctype html>\n" + el("html", head, el("body", state, header, el("main", *body), footer, last), lang="en")
-
-
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-
-
-def _allowed(scripts: Sequence[str]) -> str:
-    """The policy's directive for scripts; empty without any."""
-    hashes = [f"'sha256-{digest(text)}'" for text in scripts]
-    return f"; script-src {' '.join(hashes)}" if hashes else ""
 
 
 def digest(text: str) -> str:
@@ -148,7 +145,10 @@ def table(
     numeric = [heading.endswith("#") for heading in headings]
     head = [el("th", h.rstrip("#"), class_="num" if n else None) for h, n in zip(headings, numeric, strict=True)]
     names = [heading.rstrip("#") if labelled else None for heading in headings]
-    body = [el("tr", *_cells(row, numeric, names)) for row in rows]
+    body = []
+    for row in rows:
+        cells = zip(row, numeric, names, strict=True)
+        body.append(el("tr", [el("td", cell, class_="num" if n else None, data_label=name) for cell, n, name in cells]))
     if not body:
         return el("p", empty, class_="note")
     whole = el("table", el("thead", el("tr", *head)), el("tbody", *body), class_="stack" if stacked else None)
@@ -198,17 +198,6 @@ def code(text: str) -> Markup:
 def details(summary: Child, *body: Child, **attributes: str | int | None) -> Markup:
     """Something to open when wanted."""
     return el("details", el("summary", summary), *body, **attributes)
-
-
-def _cells(row: Sequence[Child], numeric: Sequence[bool], names: Sequence[str | None]) -> list[Markup]:
-    return [
-        el("td", cell, class_="num" if right else None, data_label=name)
-        for cell, right, name in zip(row, numeric, names, strict=True)
-    ]
-
-
-def _attribute(name: str, value: str | int | float) -> str:
-    return f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"'
 
 
 def _render(child: Child) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from koordlite.model import printable
-from koordlite.model.decision import Decision
 from koordlite.report import paragraph, units, view
 from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
@@ -50,7 +49,11 @@ def _strategies(tick: Tick, width: int, color: bool) -> Iterator[str]:
     """Strategies at work, one line each: the weightiest answer, and how many more there are. Then the others by their
     names."""
     by_strategy = {name: [d for d in tick.decisions if d.strategy == name] for name in tick.modes}
-    idle = [name for name, decisions in by_strategy.items() if _is_idle(decisions)]
+    idle = [
+        name
+        for name, each in by_strategy.items()
+        if len(each) == 1 and each[0].verdict == "hold" and each[0].subject in _WHOLE
+    ]
     at_work = {name: decisions for name, decisions in by_strategy.items() if decisions and name not in idle}
     name_width = max(map(len, at_work), default=0)
     for name, decisions in at_work.items():
@@ -68,7 +71,3 @@ def _strategies(tick: Tick, width: int, color: bool) -> Iterator[str]:
             listed = ", ".join(names)
             short = listed if len(listed) <= width else f"{len(names)} strategies, see koordlite explain NAME"
             yield from _wrapped(f"  {title:<{max(name_width, 13)}}  ", short, width)
-
-
-def _is_idle(decisions: Sequence[Decision]) -> bool:
-    return len(decisions) == 1 and decisions[0].verdict == "hold" and decisions[0].subject in _WHOLE
