@@ -9,7 +9,7 @@ from typing import cast
 from koordlite.apply import inherited, kinds, unlisted
 from koordlite.apply.beginnings import Beginnings
 from koordlite.apply.evictions import Evictions
-from koordlite.apply.foreign import ForeignWriters, Troubles
+from koordlite.apply.foreign import ForeignWriters
 from koordlite.apply.kind import Work
 from koordlite.apply.restore import restore
 from koordlite.changes import JOURNAL
@@ -33,8 +33,6 @@ class Applier:
         self._host, self._cluster, self._journal = host, cluster, journal
         self._foreign, self._recent_sets = ForeignWriters(), inherited.RecentSets()
         self._beginnings = Beginnings()
-        self.troubles = Troubles(self._foreign)
-        """Refusals and foreign writes by place."""
         self._decoded: tuple[tuple[Entry, ...], dict[Place, Original]] = ((), {})
         self.evictions = Evictions(cluster, host.clock)
         """What the cluster answered to evictions of this run."""
@@ -59,7 +57,7 @@ class Applier:
 
     def trouble(self, now: float) -> tuple[FileTrouble, ...]:
         """Refusals and foreign writes by place, the worst first."""
-        return self.troubles.worst(now)
+        return self._foreign.troubles(now)
 
     def note_unlisted(self, view: ClusterView) -> None:
         """Note as ours what an earlier run published, where the journal is lost. JournalError as of `Journal`.
@@ -149,7 +147,7 @@ class Applier:
         amounts = {change.place for change in able if kinds.of(change).is_amount}
         self.last_sync |= {step.place: snapshot.time for step in work.done if step.ok and step.place in amounts}
         steps = (*unread.values(), *work.done, *self._let_go(able, work.done))
-        self.troubles.note(steps)
+        self._foreign.count_refusals(steps)
         return steps
 
     def _due(self, plan: Plan, work: Work) -> list[Change]:

@@ -23,20 +23,18 @@ LAST_SILENCE_SECONDS = 20.0
 ACCEPTED = "eviction accepted"
 
 
-class EvictionRefusal(msgspec.Struct, frozen=True):
-    """Reasons why a pod may not go, and for how long it is left alone after so many refusals."""
-
-    why: str
-    until: float
-    count: int
-
-
-class _Silence(msgspec.Struct, frozen=True):
-    """Failures since the cluster last answered: the last one, until when nobody is asked for, and how many."""
+class _Failure(msgspec.Struct, frozen=True):
+    """Failures in a row, of the evictions of one pod or of all: why the last one, until when nobody asks again, and how
+    many."""
 
     why: str = ""
     until: float = float("-inf")
     count: int = 0
+
+    def another(self, why: str, time: float, *, longest: float, least: float = 0.0) -> _Failure:
+        """One more at `time`: twice as long after each, at most `longest` seconds, and never shorter than `least`."""
+        wait = min(FIRST_BACK_OFF_SECONDS * 2.0 ** min(self.count, 10), longest)
+        return _Failure(why, time + max(wait, least), self.count + 1)
 
 
 class Evictions:
@@ -49,8 +47,8 @@ class Evictions:
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster, self._clock = cluster, clock
         self._accepted: dict[str, float] = {}
-        self._refusals: dict[str, EvictionRefusal] = {}
-        self._silence = _Silence()
+        self._refusals: dict[str, _Failure] = {}
+        self._silence = _Failure()
 
     def recent(self, time: float, uids: Collection[str]) -> tuple[dict[str, float], dict[str, str]]:
         """Split the pods with these uids: those that were let go of late, and when; and those that were refused, and
@@ -74,28 +72,25 @@ class Evictions:
             started, error = self._clock.monotonic(), ""
             try:
                 self._cluster.evict(pod)
-                self._accepted[pod.uid], self._silence = time, _Silence()
+                self._accepted[pod.uid], self._silence = time, _Failure()
                 self._refusals.pop(pod.uid, None)
             except EvictionRefused as refused:
-                error, self._silence = refused.why, _Silence()
+                error, self._silence = refused.why, _Failure()
                 self._back_off(pod.uid, error, time, refused.retry_after_seconds)
             except OSError as failed:
                 error = silent = kernel_words(failed)
                 # What is still being asked (EINPROGRESS) is left to the next round, which fetches the answer.
                 if failed.errno != errno.EINPROGRESS:
-                    count = self._silence.count + 1
-                    wait = min(FIRST_BACK_OFF_SECONDS * 2.0 ** min(count - 1, 10), LAST_SILENCE_SECONDS)
-                    self._silence = _Silence(silent, time + wait, count)
+                    self._silence = self._silence.another(silent, time, longest=LAST_SILENCE_SECONDS)
                     self._back_off(pod.uid, silent, time, None)
             seconds = self._clock.monotonic() - started
             steps.append(_failed(pod, error, seconds) if error else AppliedStep(pod.place, ACCEPTED, seconds=seconds))
         return steps
 
     def _back_off(self, uid: str, why: str, time: float, asked_seconds: float | None) -> None:
-        """Twice as long after each refusal, and never shorter than the cluster asks for."""
-        count = self._refusals[uid].count + 1 if uid in self._refusals else 1
-        own = min(FIRST_BACK_OFF_SECONDS * 2.0 ** min(count - 1, 10), LAST_BACK_OFF_SECONDS)
-        self._refusals[uid] = EvictionRefusal(why, time + max(own, asked_seconds or 0.0), count)
+        """Leave the pod alone for a while, as long as the cluster asks for and longer after each refusal."""
+        before = self._refusals.get(uid, _Failure())
+        self._refusals[uid] = before.another(why, time, longest=LAST_BACK_OFF_SECONDS, least=asked_seconds or 0.0)
 
 
 def _failed(pod: EvictPod, error: str, seconds: float = 0.0) -> AppliedStep:

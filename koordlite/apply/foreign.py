@@ -7,9 +7,8 @@ correction, so that two controllers never fight faster than that.
 
 from __future__ import annotations
 
-import collections
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -38,12 +37,14 @@ class _Fight(msgspec.Struct):
 
 
 class ForeignWriters:
-    """Remembers our last value of each place where others write too (`Change.watched`)."""
+    """Remembers our last value of each place where others write too (`Change.watched`), who fought over it, and what
+    was refused."""
 
     def __init__(self) -> None:
         self._ours: dict[type[Change], dict[Place, Change]] = {}
         self._looked_at: dict[type[Change], object] = {}
         self._fights: dict[Place, _Fight] = {}
+        self._refused: dict[Place, tuple[int, str]] = {}
 
     def wrote(self, change: Change) -> None:
         """We wrote this value, or what the kernel makes of it."""
@@ -97,21 +98,6 @@ class ForeignWriters:
         fight = self._fights.get(place)
         return fight is not None and now < fight.not_before
 
-    def count(self, place: Place) -> int:
-        """Number of times that another process changed this file within the last hour of fighting."""
-        fight = self._fights.get(place)
-        return fight.times if fight else 0
-
-    def kept_off_seconds(self, place: Place, now: float) -> float:
-        """Seconds that a correction of this file still has to wait; 0 when it has not."""
-        fight = self._fights.get(place)
-        return max(0.0, fight.not_before - now) if fight else 0.0
-
-    @property
-    def fought(self) -> Set[Place]:
-        """Files that another process has changed."""
-        return self._fights.keys()
-
     def _note(self, place: Place, now: float) -> None:
         fight = self._fights[place] = self._fights.pop(place, _Fight())
         if len(self._fights) > MAX_PLACES:
@@ -123,30 +109,22 @@ class ForeignWriters:
         wait = 0.0 if fight.times == 1 else min(2.0 ** min(fight.times - 1, 10), MAX_BACK_OFF_SECONDS)
         fight.not_before = now + wait
 
-
-class Troubles:
-    """Counts refusals by place; `ForeignWriters` counts the others."""
-
-    def __init__(self, foreign: ForeignWriters) -> None:
-        self._foreign = foreign
-        self._refused: collections.OrderedDict[Place, tuple[int, str]] = collections.OrderedDict()
-
-    def note(self, steps: Iterable[AppliedStep]) -> None:
+    def count_refusals(self, steps: Iterable[AppliedStep]) -> None:
         """Count the refusals among `steps`."""
         for step in steps:
             if not step.ok:
                 times, _ = self._refused.pop(step.place, (0, ""))
                 self._refused[step.place] = times + 1, step.error
         while len(self._refused) > MAX_REFUSED:
-            self._refused.popitem(last=False)
+            del self._refused[next(iter(self._refused))]
 
-    def worst(self, now: float) -> tuple[FileTrouble, ...]:
-        """The places with the most trouble first, at most `MAX_LISTED`."""
-        troubles, foreign = list[FileTrouble](), self._foreign
-        for place in {*self._refused, *foreign.fought}:
-            times, error = self._refused.get(place, (0, ""))
-            seconds = foreign.kept_off_seconds(place, now)
-            troubles.append(FileTrouble(place, times, error, foreign.count(place), seconds))
+    def troubles(self, now: float) -> tuple[FileTrouble, ...]:
+        """The places with most refusals and foreign writes first, at most `MAX_LISTED`; with each for how long we keep
+        off."""
+        troubles = list[FileTrouble]()
+        for place in {*self._refused, *self._fights}:
+            (times, error), fight = self._refused.get(place, (0, "")), self._fights.get(place, _Fight())
+            troubles.append(FileTrouble(place, times, error, fight.times, max(0.0, fight.not_before - now)))
         troubles.sort(key=lambda trouble: (-trouble.refused - trouble.foreign, trouble.place))
         return tuple(troubles[:MAX_LISTED])
 
