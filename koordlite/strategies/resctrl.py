@@ -80,31 +80,24 @@ def decide(snapshot: Snapshot, config: Config) -> Iterator[Decision]:
     else:
         pod_groups = _pod_groups(snapshot, config) if config.pods else {}
         enabled = [str(qos) for qos in RESCTRL_CLASSES if snapshot.slo.resctrl[qos].enable]
-        budget = _GroupBudget(snapshot, [*enabled, *pod_groups.values()])
-        separate = [uid for uid, group in pod_groups.items() if budget.has(group)]
-        yield from (_class_share(snapshot, config, qos, budget, separate) for qos in RESCTRL_CLASSES)
-        yield from (_pod_share(snapshot, config, pod, budget, pod_groups) for pod in _annotated(snapshot, config))
+        groups = _groups_to_have(snapshot, [*enabled, *pod_groups.values()])
+        separate = [uid for uid, group in pod_groups.items() if group in groups]
+        yield from (_class_share(snapshot, config, qos, groups, separate) for qos in RESCTRL_CLASSES)
+        yield from (_pod_share(snapshot, config, pod, groups, pod_groups) for pod in _annotated(snapshot, config))
         yield from _monitoring(snapshot, config, separate)
         yield from _release_ended(snapshot, pod_groups.values())
 
 
-class _GroupBudget:
-    """Control groups that exist or can be made: those that exist, then the wanted ones in their order."""
+def _groups_to_have(snapshot: Snapshot, groups: Iterable[str]) -> frozenset[str]:
+    """Control groups that exist, and those of `groups` that can be made, in their order."""
+    present, most = snapshot.resctrl.group_names, snapshot.resctrl.max_groups
+    missing = [group for group in groups if group not in present]
+    return frozenset((*present, *missing[: max(0, most - len(present))]))
 
-    def __init__(self, snapshot: Snapshot, groups: Iterable[str]) -> None:
-        self._present = snapshot.resctrl.group_names
-        self._most = snapshot.resctrl.max_groups
-        missing = [group for group in groups if group not in self._present]
-        self._granted = {*self._present, *missing[: max(0, self._most - len(self._present))]}
 
-    def has(self, group: str) -> bool:
-        """Tell whether the group exists or can be made."""
-        return group in self._granted
-
-    def refusal(self, subject: str) -> Decision:
-        """Reason why there is no group for the subject, and which groups exist."""
-        holders = ", ".join(self._present) or "I/O, or nobody"
-        return Decision(subject, "refuse", "NoGroupLeft", {"groups": self._most, "held_by": holders})
+def _no_group_left(snapshot: Snapshot, subject: str) -> Decision:
+    holders = ", ".join(snapshot.resctrl.group_names) or "I/O, or nobody"
+    return Decision(subject, "refuse", "NoGroupLeft", {"groups": snapshot.resctrl.max_groups, "held_by": holders})
 
 
 def monitor_seconds(config: Config) -> float:
@@ -116,7 +109,7 @@ def monitor_seconds(config: Config) -> float:
 
 
 def _class_share(
-    snapshot: Snapshot, config: Config, qos: QoSClass, budget: _GroupBudget, separate: Collection[str]
+    snapshot: Snapshot, config: Config, qos: QoSClass, groups: Collection[str], separate: Collection[str]
 ) -> Decision:
     subject, settings = f"{_PLACE}{qos}", snapshot.slo.resctrl[qos]
     if not settings.enable:
@@ -128,8 +121,8 @@ def _class_share(
         return Decision(subject, "refuse", "BadResctrlRange", {"why": str(error)})
     if _has_no_effect(snapshot, allocation):
         return _nothing_to_divide(snapshot, subject, str(qos), allocation)
-    if not budget.has(qos):
-        return budget.refusal(subject)
+    if qos not in groups:
+        return _no_group_left(snapshot, subject)
     # The pods of the class, but for those with a group of their own, and its host applications.
     pods = [pod for pod in snapshot.pods if pod.active and pod.uid not in separate]
     cgroups = [g for pod in pods if _class_of(snapshot, config, pod) is qos for g in _pod_cgroups(snapshot, pod)]
@@ -140,7 +133,7 @@ def _class_share(
 
 
 def _pod_share(
-    snapshot: Snapshot, config: Config, pod: Pod, budget: _GroupBudget, pod_groups: Mapping[str, str]
+    snapshot: Snapshot, config: Config, pod: Pod, groups: Collection[str], pod_groups: Mapping[str, str]
 ) -> Decision:
     subject, group = f"pod/{pod.key}", protocol.pod_group(pod.uid)
     try:
@@ -158,8 +151,8 @@ def _pod_share(
         return _nothing_to_divide(snapshot, subject, group, allocation)
     if pod.uid not in pod_groups:
         return Decision(subject, "refuse", "NamespaceHasItsGroups", {"groups": config.groups_per_namespace})
-    if not budget.has(group):
-        return budget.refusal(subject)
+    if group not in groups:
+        return _no_group_left(snapshot, subject)
     changes = _changes(snapshot, group, allocation, _pod_cgroups(snapshot, pod))
     evidence = {"group": group, **_evidence(allocation)}
     if granted != claim:

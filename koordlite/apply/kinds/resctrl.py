@@ -76,7 +76,7 @@ def is_ours(group: str, noted: Mapping[Place, Entry]) -> bool:
 
 
 class ResctrlMount(MadeKind[ResctrlMountChange, MountEntry]):
-    """Name of the group it belongs to."""
+    """The file system itself."""
 
     change = ResctrlMountChange
 
@@ -131,8 +131,7 @@ class ResctrlSchemata(InGroup[SchemataChange, FileEntry]):
 
     def present(self, entry: FileEntry, host: Host) -> str | None:
         """The line."""
-        group = entry.group.removeprefix(PREFIX)
-        return host.resctrl.schemata_raw(group, entry.field).decode().strip()
+        return host.resctrl.schemata_raw(entry.place.part("group"), entry.field).decode().strip()
 
 
 class ResctrlTasks(InGroup[TasksChange, ThreadEntry]):
@@ -213,9 +212,14 @@ class GroupReturn(ResctrlKind[ResctrlReturn, Never]):
     def write(self, change: ResctrlReturn, work: Work) -> AppliedStep:
         """Take what is undone out of the journal: from then on the group is not ours."""
         # With its monitoring groups.
-        ours = [entry for entry in work.journal.entries if entry.place.kind.is_resctrl]
         below = f"{change.group}{MON_GROUPS}"
-        steps = undo_all(work.host, [e for e in ours if _group(e) == change.group or _group(e).startswith(below)])
+        entries = [
+            entry
+            for entry in work.journal.entries
+            if entry.place.kind.is_resctrl and entry.place.kind is not resctrl.MOUNT
+            if (group := entry.place.part("group")) == change.group or group.startswith(below)
+        ]
+        steps = undo_all(work.host, entries)
         refused = [step for step in steps if not step.ok]
         error = refused[0].error if refused else ""
         try:
@@ -250,22 +254,10 @@ def undo_all(host: Host, entries: Sequence[Entry]) -> list[AppliedStep]:
             for group in sorted(set(unnoted.values()))
             for tids in ([tid for tid, home in unnoted.items() if home == group],)
         ),
-        *(_try(e.place, e.text.strip(), partial(_values_back, host, e)) for e in files),
+        *(_try(e.place, e.text.strip(), partial(host.resctrl.write_back, e.place.part("group"), e.raw)) for e in files),
         *(_try(e.place, "removed", partial(host.resctrl.remove_group, e.group)) for e in groups),
         *(_unmounted(host, e, groups) for e in entries if isinstance(e, MountEntry)),
     ]
-
-
-def _group(entry: Entry) -> str:
-    match entry:
-        case GroupEntry(group=group):
-            return group
-        case ThreadEntry(into=into):
-            return into
-        case FileEntry(group=group):
-            return group.removeprefix(PREFIX)
-        case _:
-            return PREFIX  # No group is called like that.
 
 
 def _thread_back(host: Host, entry: ThreadEntry, ours: Collection[str]) -> bool:
@@ -281,10 +273,6 @@ def _thread_back(host: Host, entry: ThreadEntry, ours: Collection[str]) -> bool:
     if entry.into and present is not None and present not in expected:
         return False
     return _move(host, entry.group, (entry.tid,))
-
-
-def _values_back(host: Host, entry: FileEntry) -> None:
-    host.resctrl.write_back(_group(entry), entry.raw)
 
 
 def _unmounted(host: Host, entry: MountEntry, groups: Iterable[GroupEntry]) -> AppliedStep:
