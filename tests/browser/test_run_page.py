@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import slices
 from chromium import VIEWS, Browser, has_axe
 from emulated import Emulated
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A minute and a half of a wave."""
+    """A minute and a half of a wave, in a quick run half a minute."""
     folder = tmp_path_factory.mktemp("run")
     node, run = Emulated("intel-2s-ht", folder), History({"a": {"b": "c"}}, {"machine": "emulated"})
     node.pod("web", "LS", "wave(low=2,high=24,period=60)")
@@ -24,7 +25,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
         node.pod(f"crunch-{number}", "BE", "greedy")
     with node.journal() as journal:
         agent = node.agent(journal)
-        for _ in range(90):
+        for _ in range(slices.amount(90, 30)):
             run.add(agent.tick())
             node.sandbox.advance(1.0)
     path: Path = folder / "run.html"
