@@ -177,7 +177,8 @@ class _Draft:
         for order, group in itertools.groupby(plugins, key=lambda entry: entry[0].order):
             for entries in [list(group)] if order == "cycle" else [[entry] for entry in group]:
                 key = (judge.profile.name, point, *(plugin.name for plugin, _ in entries))
-                self._step = Step()
+                memory = self._past.memory
+                self._step = Step(lasting=not any((judge.profile.name, one.name) in memory for one, _ in entries))
                 if order == "own" and (step := self._steps.repeated(key, entries[0][0])):
                     self._repeat(judge, *entries[0], step)
                     continue

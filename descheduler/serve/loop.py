@@ -53,6 +53,8 @@ class Stopwatch:
         )
 
     def _plugin(self, profile: str, plugin: Plugin) -> Plugin:
+        self._spent[profile, plugin.name] += 0.0  # Also of one that is not asked, as its last findings hold.
+
         def judge(view: View, args: Any, handle: Handle) -> Conversation:
             conversation, verdict = plugin.judge(view, args, handle), None
             while True:

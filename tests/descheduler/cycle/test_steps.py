@@ -159,5 +159,19 @@ def test_one_who_remembers_is_asked_each_time(view: View) -> None:
     assert values == [None, 1, 2]
 
 
+def test_what_followed_from_a_memory_is_asked_anew_without_it(view: View) -> None:
+    values = []
+
+    def judge(_view: View, _config: Nothing, handle: Handle) -> Iterator[Any]:
+        values.append(handle.remembered)
+        if handle.remembered is None:
+            yield Remember("once")
+
+    setup, memory = Asked().setup((Plugin("odd", Nothing, judge, "", reads=frozenset()), Nothing())), {}
+    for _ in range(3):
+        memory = dict(planner.plan(view, setup, memory=memory).memory)
+    assert values == [None, "once", None]
+
+
 def test_a_plugin_that_says_nothing_of_it_reads_everything(view: View) -> None:
     assert Plugin("P", Nothing, lambda *_: iter(()), "").reads == FACETS
