@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import handles
 import pytest
-from handles import handle
 
-from descheduler.framework import Finding, Note, Verdict, View
+from descheduler.framework import Finding, View
 from descheduler.plugins import high_node_utilization as plugin
 from koordlite.model.errors import ConfigError
 from koordlite.model.reading import strict
@@ -24,18 +24,7 @@ def sparse(cluster: Any) -> Any:
 
 
 def talk(view: View, **config: Any) -> tuple[list[str], list[str]]:
-    """Names of the pods that go when nobody stops them, and the words of the notes."""
-    conversation = plugin.judge(view, plugin.Config(**{"thresholds": {"cpu": 20}, **config}), handle(view))
-    gone, notes = list[str](), list[str]()
-    verdict: Verdict | None = None
-    while True:
-        try:
-            said = conversation.send(verdict)
-        except StopIteration:
-            return gone, notes
-        verdict = Verdict(evicted=True) if isinstance(said, Finding) else None
-        gone += [said.pod.removeprefix("uid-")] if isinstance(said, Finding) else []
-        notes += [said.reason] if isinstance(said, Note) else []
+    return handles.talk(plugin, view, plugin.Config(**{"thresholds": {"cpu": 20}, **config}))[:2]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +53,7 @@ def test_arguments_that_mean_nothing_are_refused(text: str) -> None:
 
 def test_the_finding_says_how_empty_the_node_is(sparse: Any) -> None:
     view = sparse.view()
-    said = next(iter(plugin.judge(view, plugin.Config(thresholds={"cpu": 20}), handle(view))))
+    said = handles.said(plugin, view, thresholds={"cpu": 20})[0]
     assert isinstance(said, Finding)
     assert said.fact == "cpu 10.0% is requested there"
     assert said.evidence == {"node": "b", "cpuPercent": 10.0, "cpuLimitPercent": 20}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import handles
 import pytest
-from handles import handle
 
-from descheduler.framework import Finding, Note, Remember, Verdict, View
+from descheduler.framework import Verdict, View
 from descheduler.plugins import low_node_load as plugin
 from descheduler.utilization.load_args import Config
 from koordlite.model import keys
@@ -40,26 +40,7 @@ def metric(cluster: Any, node: str, pods: dict[str, str], system: str = "0", at:
 
 
 def talk(view: View, text: str, remembered: object = None, **answers: Verdict) -> tuple[list[str], list[str], object]:
-    """Names of the pods that go, the words of the notes, and what is to be remembered."""
-    config = strict.load(text, Config, "args.yaml")
-    conversation = plugin.judge(view, config, handle(view, remembered=remembered))
-    gone, notes = list[str](), list[str]()
-    memory: object = None
-    verdict: Verdict | None = None
-    while True:
-        try:
-            said = conversation.send(verdict)
-        except StopIteration:
-            return gone, notes, memory
-        verdict = None
-        if isinstance(said, Finding):
-            name = said.pod.removeprefix("uid-")
-            verdict = answers.get(name, Verdict(evicted=said.severity == "hard"))
-            gone += [name] if verdict.evicted or said.severity != "hard" else []
-        elif isinstance(said, Note):
-            notes.append(said.reason)
-        elif isinstance(said, Remember):
-            memory = said.value
+    return handles.talk(plugin, view, strict.load(text, Config, "args.yaml"), answers, remembered)
 
 
 def test_pods_leave_until_the_node_uses_little_enough(loaded: Any) -> None:

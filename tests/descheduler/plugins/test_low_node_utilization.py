@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import handles
 import msgspec
 import pytest
-from handles import handle
 
-from descheduler.framework import Finding, Note, Usage, Verdict, View
+from descheduler.framework import Finding, Usage, Verdict, View
 from descheduler.plugins import low_node_utilization as plugin
 from descheduler.utilization import args
 from koordlite.model.errors import ConfigError
@@ -28,22 +28,7 @@ def uneven(cluster: Any) -> Any:
 
 
 def talk(view: View, *, refuse: dict[str, Verdict] | None = None, **config: Any) -> tuple[list[str], list[str]]:
-    """Names of the pods that go, and the words of the notes, when all but `refuse` are let go."""
-    conversation = plugin.judge(view, plugin.Config(**{**BOUNDS, **config}), handle(view))
-    gone, notes = list[str](), list[str]()
-    verdict: Verdict | None = None
-    while True:
-        try:
-            said = conversation.send(verdict)
-        except StopIteration:
-            return gone, notes
-        verdict = None
-        if isinstance(said, Finding):
-            name = said.pod.removeprefix("uid-")
-            verdict = (refuse or {}).get(name, Verdict(evicted=True))
-            gone += [name] if verdict.evicted else []
-        elif isinstance(said, Note):
-            notes.append(said.reason)
+    return handles.talk(plugin, view, plugin.Config(**{**BOUNDS, **config}), refuse)[:2]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +133,7 @@ def test_arguments_that_mean_nothing_are_refused(text: str, word: str) -> None:
 
 def test_the_finding_says_how_full_the_node_is(uneven: Any) -> None:
     view = uneven.view()
-    said = next(iter(plugin.judge(view, plugin.Config(**BOUNDS), handle(view))))
+    said = handles.said(plugin, view, **BOUNDS)[0]
     assert isinstance(said, Finding)
     assert said.fact == "cpu 80.0% is used"
     assert said.promise == "at most cpu 50.0% of a is used"
