@@ -189,9 +189,11 @@ class Cron:
 
     def longest_gap(self, after: float) -> float:
         """The most seconds between two of the next moments after this one, of a year at most."""
-        begin, longest = after, 0.0
+        begin, longest, last = after, 0.0, after + _YEAR_SECONDS
         for _ in range(_MOMENTS_AHEAD):
-            end = min(self.next_after(begin), after + _YEAR_SECONDS)
+            if begin == last:
+                break
+            end = min(self.next_after(begin), last)
             longest, begin = max(longest, end - begin), end
         return longest
 

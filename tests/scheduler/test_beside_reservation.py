@@ -99,7 +99,7 @@ def test_an_annotation_that_cannot_be_read_leaves_the_last_one_in_force(caplog: 
 
 
 @pytest.mark.sliced
-@pytest.mark.parametrize("seed", range(slices.amount(200, 20)))
+@pytest.mark.parametrize("seed", range(slices.amount(200, 8)))
 def test_no_pod_is_placed_that_the_descheduler_would_move(seed: int) -> None:
     """Both in turns over a random cluster, whose nodes keep back other amounts from time to time."""
     random, scene, findings = Random(seed), Scene(), list[Finding]()
@@ -126,7 +126,7 @@ def test_no_pod_is_placed_that_the_descheduler_would_move(seed: int) -> None:
 
 
 @pytest.mark.sliced
-@pytest.mark.parametrize("seed", range(slices.amount(200, 20)))
+@pytest.mark.parametrize("seed", range(slices.amount(200, 8)))
 def test_none_either_with_cpus_of_their_own_and_reservations(seed: int) -> None:
     """The same on nodes that report their CPUs, with pods that get CPUs of their own, best-effort pods, nodes that keep
     back CPUs by list or only as ids, and Reservations whose placeholders make way for their owners."""

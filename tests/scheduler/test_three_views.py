@@ -56,7 +56,9 @@ class Node(Emulated):
 
     def run(self, agent: Agent) -> None:
         """Until what has changed is published."""
-        assert self.ticks(agent, SECONDS)[-1].problems == ()
+        self.ticks(agent, 2)
+        self.sandbox.advance(SECONDS)
+        assert self.ticks(agent, 2)[-1].problems == ()
 
     def move(self, pod: str, cpus: str) -> None:
         """Write the cpuset of a pod's containers by hand."""

@@ -102,10 +102,10 @@ class Mortal:
 
 
 class Reserver:
-    """The reservation controller, a round at a time, with lists instead of watches."""
+    """The reservation controller, a round at a time, which sees what is at the server instead of watching it."""
 
-    def __init__(self, api: Any) -> None:
-        self._api, self.world, self.may = api, World(), True
+    def __init__(self, api: Any, server: ApiServer) -> None:
+        self._objects, self.world, self.may = server.objects, World(), True
         self._writer = Writer(
             api, wrote=lambda *_: None, deleted=self.world.removed, say=lambda *_: None, may=lambda: True
         )
@@ -115,13 +115,13 @@ class Reserver:
         if not self.may:
             return
         world = self.world = World()
-        for path, shape, put in (
-            (RESERVATIONS, ReservationObject, world.put_reservation),
-            ("/api/v1/nodes", objects.NodeObject, world.put_node),
-            ("/api/v1/pods", objects.PodObject, world.put_pod),
+        for kind, shape, put in (
+            ("Reservation", ReservationObject, world.put_reservation),
+            ("Node", objects.NodeObject, world.put_node),
+            ("Pod", objects.PodObject, world.put_pod),
         ):
-            for raw in self._api.collect(path)[1]:
-                put(msgspec.json.decode(raw, type=shape))
+            for each in self._objects.all(kind):
+                put(msgspec.convert(each, shape, strict=False))
         for each in list(step.plan(world, Placeholders(priority_class=""), now)):
             self._writer.run(each)
 
@@ -173,7 +173,7 @@ class Loop:
         """Both processes start with nothing but what is at the API server."""
         (args,) = self._setup.migration.values()
         self.descheduler = Migrations(Mortal(self.api, self.death, "descheduler"), args, creator="me")
-        self.reserver = Reserver(Mortal(self.api, self.death, "controller"))
+        self.reserver = Reserver(Mortal(self.api, self.death, "controller"), self.server)
 
     def plan(self) -> None:
         """A cycle of the descheduler that asks for jobs."""
@@ -317,7 +317,8 @@ class Loop:
             assert not why, why
             return
         said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}
-        self._status(meta.name, meta.namespace, {"conditions": [said]})
+        if (pod.get("status") or {}).get("conditions") != [said]:
+            self._status(meta.name, meta.namespace, {"conditions": [said]})
 
     def kubelets(self) -> None:
         """Bound pods run."""
