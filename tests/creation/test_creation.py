@@ -93,7 +93,7 @@ _EVENTS = st.lists(
         {"policy": st.sampled_from(["cpuset", "cfsQuota"]), "resctrl": st.booleans(), "static": st.booleans()}
     ),
 )
-@settings(max_examples=slices.amount(300, 12), deadline=None)
+@settings(max_examples=slices.amount(300, 6), deadline=None)
 def test_in_any_order_of_events_the_end_is_that_of_a_node_without_nri(
     shape: str, pod: tuple[str, dict[str, Any]], events: list[str], slo: dict[str, Any]
 ) -> None:

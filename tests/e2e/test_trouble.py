@@ -24,7 +24,7 @@ from control_plane import free_port
 
 ROOT = pathlib.Path(__file__).parents[2]
 SECONDS = 30.0
-AWAY_SECONDS = slices.amount(65, 8)
+AWAY_SECONDS = slices.amount(65, 3)
 """Of an outage: the log has one line a minute."""
 BATCH = "kubernetes.io/batch-cpu"
 

@@ -131,7 +131,7 @@ READERS: list[tuple[Callable[[str], object], tuple[type[Exception], ...]]] = [
 ]
 
 
-@pytest.mark.parametrize("batch", slices.first(range(BATCHES), 4))
+@pytest.mark.parametrize("batch", slices.first(range(BATCHES), 2))
 def test_a_text_is_read_or_refused_and_nothing_else(batch: int) -> None:
     rng = random.Random(batch)
     for count in range(INPUTS // BATCHES):

@@ -94,7 +94,7 @@ def test_without_the_extender_kubelets_refuse_pods(on: Open) -> None:
 @pytest.mark.parametrize(
     ("trouble", "replica"),
     [
-        ("killed", False),
+        long("killed", False, id="killed"),
         long("hung", False, id="hung"),
         long("slow", False, id="slow"),
         long("killed", True, id="replica-killed"),
