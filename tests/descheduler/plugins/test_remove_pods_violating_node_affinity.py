@@ -35,22 +35,6 @@ def nodes(cluster: Any) -> None:
     cluster.node("ssd", labels={"disk": "ssd"})
 
 
-@pytest.mark.parametrize(
-    ("node", "terms", "goes"),
-    [
-        pytest.param("hdd", [line("disk", "ssd")], True, id="on a node that is not chosen"),
-        pytest.param("ssd", [line("disk", "ssd")], False, id="on one that is"),
-        pytest.param("hdd", [line("disk", "ssd"), line("disk", "hdd")], False, id="one term is enough"),
-        pytest.param("hdd", [{"matchFields": line("metadata.name", "ssd")["matchExpressions"]}], True, id="by name"),
-        pytest.param("hdd", [line("disk", "nvme")], False, id="no node is chosen: it has nowhere to go"),
-    ],
-)
-def test_required(cluster: Any, evicted: Callable[..., Any], node: str, terms: list[Object], goes: bool) -> None:
-    required(cluster.pod("p", node), *terms)
-    assert evicted(NAME, REQUIRED) == ["p"] * goes
-    assert evicted(NAME, PREFERRED) == []
-
-
 def test_a_pod_that_fits_nowhere_right_is_named_with_the_reason(cluster: Any, work: Callable[..., Any]) -> None:
     required(cluster.pod("p", "hdd", cpu="4"), line("disk", "ssd"))
     cluster.pod("big", "ssd", cpu="15")
@@ -70,22 +54,6 @@ def test_a_pod_that_fits_nowhere_right_is_named_with_the_reason(cluster: Any, wo
 def test_a_plain_node_selector(cluster: Any, evicted: Callable[..., Any], args: Object, goes: bool) -> None:
     cluster.pod("p", "hdd")["spec"]["nodeSelector"] = {"disk": "ssd"}
     assert evicted(NAME, {**REQUIRED, **args}) == ["p"] * goes
-
-
-@pytest.mark.parametrize(
-    ("node", "weights", "goes"),
-    [
-        pytest.param("hdd", {"ssd": 1}, True, id="a better node is there"),
-        pytest.param("ssd", {"ssd": 1}, False, id="it is on the best"),
-        pytest.param("hdd", {"ssd": 5, "hdd": 5}, False, id="another is as good"),
-        pytest.param("hdd", {"ssd": 5, "hdd": 6}, False, id="another is worse"),
-        pytest.param("hdd", {"nvme": 100}, False, id="nobody has what it likes"),
-    ],
-)
-def test_preferred(cluster: Any, evicted: Callable[..., Any], node: str, weights: dict[str, int], goes: bool) -> None:
-    preferred(cluster.pod("p", node), **weights)
-    assert evicted(NAME, PREFERRED) == ["p"] * goes
-    assert evicted(NAME, REQUIRED) == []
 
 
 def test_a_better_node_must_have_room_itself(cluster: Any, evicted: Callable[..., Any]) -> None:
