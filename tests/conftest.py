@@ -15,15 +15,13 @@ import logging
 import os
 import pathlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 import slices
 from hypothesis import HealthCheck, settings
 
-# A fifth of the time of collecting would go into looking for garbage, of which there is little.
-gc.disable()
 # A loaded machine is slow, which says nothing about the change either.
 _PATIENT: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("steady", derandomize=True, max_examples=slices.amount(100, 15), **_PATIENT)
@@ -44,6 +42,16 @@ def pytest_configure(config: pytest.Config) -> None:
     link = getattr(getattr(config, "failures_db", None), "sock", None)
     if link is not None:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """A fifth of the time would go into looking for garbage, of which there is little."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
@@ -70,7 +78,6 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
-    gc.enable()
 
 
 class Room:
