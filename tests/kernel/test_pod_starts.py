@@ -16,7 +16,7 @@ from realnode.waiting import until
 from tests.kernel.conftest import Rig
 
 MiB = 2**20
-PODS = slices.amount(150, 30)
+PODS = slices.amount(150, 20)
 MOST_AT_ONCE = 30
 SERVICE = Pod("service", "Burstable", "LS")
 FIRST = Pod("first", containers=("main", "side"), batch=(500, 64 * MiB))
