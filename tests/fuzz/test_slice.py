@@ -20,6 +20,9 @@ from tests.fuzz.frame import Entry
 
 ENTRIES = frame.entries()
 
+# One worker has the server of processes: each would have to load all entries into one of its own.
+pytestmark = pytest.mark.xdist_group("fuzz")
+
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
