@@ -72,8 +72,8 @@ Point = Literal["deschedule", "balance"]
 """When a plugin works: all of `deschedule`, of every profile, before the first of `balance`."""
 POINTS: tuple[Point, ...] = ("deschedule", "balance")
 Facet = Literal["statuses", "time", "usage"]
-"""Parts of a picture that change where no place of a pod follows from them: statuses of pods and reports of what their
-containers have, the time, and measured usage."""
+"""Parts of a picture that change where no place of a pod follows from them: statuses of pods, which of them have ended,
+and reports of what their containers have; the time; and measured usage."""
 FACETS: frozenset[Facet] = frozenset(("statuses", "time", "usage"))
 
 

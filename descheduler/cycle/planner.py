@@ -122,8 +122,10 @@ class Past(msgspec.Struct, frozen=True):
 class _Judge:
     """A profile at work: its guards, which remember, and the nodes it judges."""
 
-    def __init__(self, view: View, setup: Setup, profile: Profile) -> None:
-        self.profile = profile
+    def __init__(self, view: View, setup: Setup, number: int) -> None:
+        """`number`: place of the profile in the policy; upstream's names may be alike."""
+        profile = setup.profiles[number]
+        self.profile, self.number = profile, number
         self.guards = default_evictor.Guards.of(view, (profile.args, *profile.more_args), profile.name)
         self.nodes = in_scope(view, setup, profile)
         take_over(self.nodes, view, profile.name)
@@ -160,7 +162,7 @@ class _Draft:
         """Of pods that were asked by an EvictionRequest and that the plan still wants gone."""
         self._not_judged: dict[str, set[str]] = defaultdict(set)
         """Pods of which a plugin has said nothing because it could not, by plugin."""
-        self._judges = [_Judge(view, setup, profile) for profile in setup.profiles]
+        self._judges = [_Judge(view, setup, number) for number in range(len(setup.profiles))]
 
     def _expect(self, coming: Iterable[tuple[PodView, past_evictions.Move]]) -> None:
         """Places that earlier evictions counted on, whose successors still wait for a node, are not free."""
@@ -176,7 +178,7 @@ class _Draft:
             self._notes += [_nowhere(judge.profile, plugin) for plugin, _ in plugins]
         for order, group in itertools.groupby(plugins, key=lambda entry: entry[0].order):
             for entries in [list(group)] if order == "cycle" else [[entry] for entry in group]:
-                key = (judge.profile.name, point, *(plugin.name for plugin, _ in entries))
+                key = (judge.number, point, *(plugin.name for plugin, _ in entries))
                 memory = self._past.memory
                 self._step = Step(lasting=not any((judge.profile.name, one.name) in memory for one, _ in entries))
                 if order == "own" and (step := self._steps.repeated(key, entries[0][0])):

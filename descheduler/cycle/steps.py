@@ -8,6 +8,7 @@ steps before moved what they moved in the last plan, a step is that of the last 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import msgspec
@@ -18,8 +19,8 @@ from descheduler.framework import Aside, Facet, Finding, Plugin, Remember, View
 from descheduler.history.past_evictions import History, Requests
 from descheduler.plan import Outcome, Setup
 
-Key = tuple[str, ...]
-"""Profile, point, and plugins."""
+Key = tuple[int | str, ...]
+"""Number of the profile, point, and plugins."""
 
 
 class Step(msgspec.Struct):
@@ -87,7 +88,10 @@ class Steps:
             changed.add("time")
         if view.usage != last.usage:
             changed.add("usage")
-        if any(one is not other for one, other in zip(view.nodes.values(), last.nodes.values(), strict=True)):
+        pairs = itertools.chain(
+            zip(view.nodes.values(), last.nodes.values(), strict=True), zip(view.unbound, last.unbound, strict=True)
+        )
+        if any(one is not other for one, other in pairs):
             changed.add("statuses")
         return frozenset(changed)
 
@@ -96,6 +100,8 @@ class Steps:
         step = self._last.get(key)
         if step is None or not step.lasting or plugin.reads & self._changed:
             return None
+        if not all(uid in self._inputs[0].by_uid for uid, _, _ in step.answers):
+            return None  # A pod that had ended, and is gone.
         self._steps[key] = step
         return step
 

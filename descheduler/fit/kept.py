@@ -54,7 +54,10 @@ class KeptFit(FitSearch):
         same = same and len(before.nodes) == len(view.nodes)
         if not same or not all(map(_alike_nodes, before.nodes.values(), view.nodes.values())):
             return False
-        self._view, self._last = view, (self._moves, self._answers)
+        # What a plan did not ask, since it repeated its steps, holds like what it asked.
+        answers = {**self._last[1], **self._answers} if self._is_alike else self._answers
+        answers = {key: entry for key, entry in answers.items() if key[1] in view.by_uid}
+        self._view, self._last = view, (self._moves, answers)
         self._moves, self._answers, self._is_alike = [], {}, True
         self._last_question = None
         return True

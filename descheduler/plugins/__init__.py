@@ -55,6 +55,9 @@ def _wrong(module: Any) -> str:
         return f"its POINT is {module.POINT!r}, which is none of {', '.join(POINTS)}"
     if not dataclasses.is_dataclass(module.Config):
         return "its Config is no dataclass"
+    reads = getattr(module, "READS", ())
+    if not isinstance(reads, tuple) or not set(reads) <= FACETS:
+        return f"its READS is {reads!r}, which is no tuple of some of {', '.join(sorted(FACETS))}"
     return "" if callable(module.judge) else "its judge cannot be called"
 
 

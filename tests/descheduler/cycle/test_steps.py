@@ -12,6 +12,7 @@ import pytest
 from descheduler.arguments.evictor import Args
 from descheduler.cycle import planner
 from descheduler.filters.limits import Limits
+from descheduler.fit.search import FitSearch
 from descheduler.framework import FACETS, Finding, Handle, Plugin, Remember, View
 from descheduler.picture.pods import PodView
 from descheduler.plan import EvictionPlan, Profile, Setup
@@ -175,3 +176,55 @@ def test_what_followed_from_a_memory_is_asked_anew_without_it(view: View) -> Non
 
 def test_a_plugin_that_says_nothing_of_it_reads_everything(view: View) -> None:
     assert Plugin("P", Nothing, lambda *_: iter(()), "").reads == FACETS
+
+
+def test_profiles_of_one_name_repeat_their_own_steps_only(view: View) -> None:
+    asked, more = Asked(), Asked()
+    profiles = [
+        Profile("unnamed", (each,), Args()) for each in (asked.plugin("a", frozenset()), more.plugin("b", frozenset()))
+    ]
+    named = [replace(one, plugins=((replace(one.plugins[0][0], name="P"), Nothing()),)) for one in profiles]
+    setup = Setup(tuple(named), Limits(per_node=2))
+    for time in (view.time, LATER, "2026-01-01T14:00:00Z"):
+        plan = planner.plan(replace(view, time=time), setup)
+    assert asked.log + more.log == ["a", "b"]
+    assert decided(plan) == decided(planner.plan(replace(view, time="2026-01-01T14:00:00Z", cache=None), setup))
+
+
+def test_the_status_of_a_pod_without_a_node_is_a_status(view: View) -> None:
+    asked, (pod, *_) = Asked(), view.nodes["a"].pods
+    setup = asked.setup(asked.plugin("a", frozenset(("statuses",))))
+    for unbound in (pod, restarted(pod)):
+        planner.plan(replace(view, unbound=(unbound,)), setup)
+    assert asked.log == ["a", "a"]
+
+
+def test_a_plugin_that_names_a_pod_that_is_gone_since_is_asked_again(view: View) -> None:
+    (ended, *others), log = view.nodes["a"].pods, []
+
+    def judge(view: View, _config: Nothing, _handle: Handle) -> Iterator[Any]:
+        log.append(view)
+        for pod in view.nodes["a"].ended:
+            yield Finding(pod=pod.uid, reason="Ended")
+
+    setup = Asked().setup((Plugin("P", Nothing, judge, "", reads=frozenset()), Nothing()))
+    for kept in ((ended,), ()):
+        node = replace(view.nodes["a"], pods=tuple(others), ended=kept)
+        by_uid = {uid: pod for uid, pod in view.by_uid.items() if kept or uid != ended.uid}
+        plan = planner.plan(replace(view, nodes={**view.nodes, "a": node}, by_uid=by_uid), setup)
+    assert len(log) == 2
+    assert plan.outcomes == ()
+
+
+def test_searches_of_a_plan_before_a_quiet_one_hold(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches, search = [], FitSearch.search
+    monkeypatch.setattr(FitSearch, "search", lambda self, *a, **k: searches.append(a) or search(self, *a, **k))
+    asked = Asked()
+    setup = asked.setup(asked.plugin("a", frozenset()), node_fit=True)
+    counts = []
+    for after in (view, view, replace(view, moving={"x": "y"})):
+        searches.clear()
+        planner.plan(after, setup)
+        counts.append(len(searches))
+    assert counts[0] > 0
+    assert counts[1:] == [0, 0]

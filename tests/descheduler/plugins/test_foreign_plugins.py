@@ -62,6 +62,8 @@ def test_an_installed_plugin_is_found_beside_ours(site: pathlib.Path) -> None:
         pytest.param("bad_d", GOOD.replace('"GoodNames"', '"DefaultEvictor"'), "is taken", id="a name of the evictor"),
         pytest.param("bad_e", "import nothing_of_this_name", "cannot be imported", id="what it needs is missing"),
         pytest.param("bad_f", GOOD + "\nclass Config: pass\n", "no dataclass", id="arguments that cannot be read"),
+        pytest.param("bad_g", GOOD + 'READS = ("status",)', "some of statuses, time, usage", id="no such facet"),
+        pytest.param("bad_h", GOOD + 'READS = ("time")', "no tuple of some of", id="one facet without its comma"),
     ],
 )
 def test_a_plugin_that_cannot_be_used_is_named_with_its_package(

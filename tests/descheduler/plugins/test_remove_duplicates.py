@@ -5,21 +5,52 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+from handles import said
+
+from descheduler.framework import Finding
+from descheduler.plugins import remove_duplicates
+
 NAME = "RemoveDuplicates"
 Object = dict[str, Any]
 
 
-def replicas(cluster: Any, node: str, count: int, *, owner: str = "app") -> list[Object]:
+def replicas(cluster: Any, node: str, count: int, *, owner: str = "app", image: str = "i", **spec: Any) -> list[Object]:
     """`count` more pods of `owner` on `node`."""
-    name = owner.rpartition("/")[2]
-    return [cluster.pod(f"{name}-{len(cluster.objects):03}", node, owner=owner, cpu="100m") for _ in range(count)]
+    made = []
+    for _ in range(count):
+        pod = cluster.pod(f"{owner.rpartition('/')[2]}-{len(cluster.objects):03}", node, owner=owner, cpu="100m")
+        pod["spec"]["containers"][0]["image"] = image
+        pod["spec"].update(spec)
+        made.append(pod)
+    return made
 
 
-def test_a_cordoned_node_takes_no_share(cluster: Any, evicted: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    ("other", "spec"),
+    [
+        pytest.param({"unschedulable": True}, {}, id="cordoned"),
+        pytest.param({"taints": [{"key": "k", "effect": "NoSchedule"}]}, {}, id="tainted"),
+        pytest.param({"taints": [{"key": "k", "effect": "NoExecute"}]}, {}, id="tainted with NoExecute"),
+        pytest.param({}, {"nodeSelector": {"kubernetes.io/hostname": "a"}}, id="not selected"),
+    ],
+)
+def test_nodes_that_take_no_share(cluster: Any, evicted: Callable[..., Any], other: Object, spec: Object) -> None:
     cluster.node("a")
-    cluster.node("b")["spec"] = {"unschedulable": True}
-    replicas(cluster, "a", 2)
+    cluster.node("b")["spec"] = other
+    replicas(cluster, "a", 2, **spec)
     assert evicted(NAME) == []
+
+
+def test_a_pod_that_is_one_too_many_for_two_owners_is_named_for_both(cluster: Any) -> None:
+    """Four, one and one on three nodes: each owner names the same two of n1."""
+    for node, count in (("n1", 4), ("n2", 1), ("n3", 1)):
+        cluster.node(node)
+        for pod in replicas(cluster, node, count, owner="a"):
+            pod["metadata"]["ownerReferences"].append({"kind": "ReplicaSet", "name": "b", "uid": "uid-b"})
+    findings = [entry for entry in said(remove_duplicates, cluster.view()) if isinstance(entry, Finding)]
+    assert len(findings) == 4
+    assert len({finding.pod for finding in findings}) == 2
 
 
 def test_a_pod_of_two_owners_goes_once(cluster: Any, work: Callable[..., Any]) -> None:

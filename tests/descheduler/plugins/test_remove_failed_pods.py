@@ -44,6 +44,27 @@ STATUS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("args", "goes"),
+    [
+        pytest.param({"reasons": ["Evicted"]}, True, id="reason of the pod"),
+        pytest.param({"reasons": ["Error"]}, True, id="reason of a container"),
+        pytest.param({"reasons": ["CreateContainerConfigError"]}, False, id="init containers are not asked"),
+        pytest.param(
+            {"reasons": ["CreateContainerConfigError"], "includingInitContainers": True}, True, id="unless told to"
+        ),
+        pytest.param({"exitCodes": [2]}, True, id="exit code"),
+        pytest.param({"exitCodes": [1]}, False, id="another exit code"),
+        pytest.param({"exitCodes": [2], "reasons": ["Other"]}, False, id="both must hold"),
+        pytest.param({"excludeOwnerKinds": ["ReplicaSet"]}, False, id="of an owner that is left out"),
+        pytest.param({"excludeOwnerKinds": ["Job"]}, True, id="of another owner"),
+    ],
+)
+def test_what_is_asked_for(cluster: Any, evicted: Evicted, args: Object, goes: bool) -> None:
+    failed(cluster)["status"].update(STATUS)
+    assert evicted(NAME, {**ANY_AGE, **args}) == ["p"] * goes
+
+
 def test_the_finding_says_why_it_failed(cluster: Any, work: Callable[..., Any]) -> None:
     failed(cluster)["status"].update(STATUS)
     finding = work(NAME).evict[0].main

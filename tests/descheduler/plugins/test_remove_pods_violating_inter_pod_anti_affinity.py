@@ -26,6 +26,24 @@ def nodes(cluster: Any) -> None:
     cluster.node("nowhere")
 
 
+@pytest.mark.parametrize(
+    ("mine", "theirs", "goes"),
+    [
+        pytest.param("a1", "a1", True, id="same node"),
+        pytest.param("a1", "a2", True, id="same domain"),
+        pytest.param("a1", "b1", False, id="another domain"),
+        pytest.param("nowhere", "nowhere", True, id="same node that has no domain"),
+        pytest.param("nowhere", "a1", False, id="a node without a domain shares none"),
+    ],
+)
+def test_only_the_pod_that_declares_it_goes(
+    cluster: Any, evicted: Callable[..., Any], mine: str, theirs: str, goes: bool
+) -> None:
+    avoiding(cluster.pod("p", mine), "web")
+    cluster.pod("other", theirs, labels={"app": "web"})
+    assert evicted(NAME) == ["p"] * goes
+
+
 def test_of_pods_that_avoid_each_other_one_stays_in_each_domain(cluster: Any, evicted: Callable[..., Any]) -> None:
     for name, node in (("w1", "a1"), ("w2", "a2"), ("w3", "a2"), ("w4", "b1")):
         avoiding(cluster.pod(name, node, labels={"app": "web"}), "web")
