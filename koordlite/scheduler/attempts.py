@@ -11,7 +11,6 @@ said about a node is worked out again when asked, by the function that said it t
 from __future__ import annotations
 
 import collections
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -20,6 +19,7 @@ from koordlite.fault_guard import SubjectFaults
 from koordlite.reservation.matching import Candidate
 from koordlite.reservation.pods import ClusterPod, PodShape
 from koordlite.scheduler.judgement import judge
+from koordlite.scheduler.judgement.load import PodLoad
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 from koordlite.scheduler.loads import LoadJudgement
 
@@ -37,8 +37,6 @@ class Board:
         self._totals: dict[str, int] = {}
         self.version = -1
         """Up to which change of the cluster it is up to date; -1: it has not judged any node."""
-        self.freed = ("", -1)
-        """The latest node that was refused and is not any more, and the `version` in which it was so."""
 
     def judge(self, rows: Iterable[Row | None], version: int) -> None:
         """Judge these nodes, which are those that have changed up to `version`."""
@@ -53,8 +51,8 @@ class Board:
                 refusal = self._faults.note(row.name, error)
             if refusal:
                 refused[row.name] = refusal
-            elif refused.pop(row.name, None) is not None:
-                self.freed = row.name, version
+            else:
+                refused.pop(row.name, None)
             totals.pop(row.name, None)
         self.version = version
 
@@ -79,23 +77,34 @@ class Board:
         return [totals[name] for name in names]
 
 
-class Refusal(msgspec.Struct, frozen=True):
-    """The latest attempt of a pod that no node may have, and what that depends on."""
+class RefusedPod(msgspec.Struct, eq=False):
+    """A pod that no node may have, and what that depends on."""
 
     pod: ClusterPod
     at: float
     """Of the cluster's monotonic clock."""
-    board: Board
     version: int
-    """Up to which change of the cluster it counts."""
-    reserved: frozenset[str] = frozenset()
+    """Up to which change of the cluster it was judged."""
+    names: frozenset[str] | None
+    """Nodes that were asked about; None: all."""
+    reserved: frozenset[str]
     """Nodes with reservations that concern the pod."""
-    until: float = math.inf
-    """When the pod has waited long enough for its reservation."""
-    busy: frozenset[str] = frozenset()
+    candidate: Candidate | None
+    """The pod as it looks for reservations; None where its annotations cannot be read."""
+    until: float
+    """When the pod has waited long enough for its reservation: until then it goes nowhere else."""
+    busy: frozenset[str]
     """Nodes that are refused for their measured load alone."""
-    elsewhere: str = ""
+    load: PodLoad | None
+    """The pod as its load is judged; None where none is against it."""
+    load_version: int
+    """Up to which change of loads it was judged."""
+    elsewhere: str
     """A node that the scheduler did not ask about, and that does not refuse pods of this shape."""
+
+    def may_have(self, node: str) -> bool:
+        """Tell whether the scheduler asked about the node, and it was refused for more than its load."""
+        return (self.names is None or node in self.names) and node not in self.busy
 
 
 MOST_PODS = 5_000

@@ -8,6 +8,7 @@ its last question on, and the node it does get from the entry of bind.
 from __future__ import annotations
 
 import collections
+import contextlib
 import heapq
 import logging
 import math
@@ -22,7 +23,7 @@ from koordlite.model.wire import objects
 from koordlite.reservation import capacity, matching
 from koordlite.reservation.matching import Candidate
 from koordlite.reservation.pods import ClusterPod, PodShape
-from koordlite.scheduler.attempts import MOST_ENTRIES, SAMPLES, Attempt, Attempts, Board, Refusal
+from koordlite.scheduler.attempts import MOST_ENTRIES, SAMPLES, Attempt, Attempts, Board, RefusedPod
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement import judge, reserved
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row
@@ -36,7 +37,9 @@ moment, and only the binding tells which of the nodes that passed it has chosen.
 SUMS = "too little in all for the pod, as kube-scheduler counts"
 """Why nodes were refused that the scheduler only asked about when it looked for victims."""
 MOST_WAITING = 5_000
-"""Pods that wait for a reservation, or that no node may have, and that are remembered."""
+"""Pods that wait for a reservation whose time is remembered."""
+MOST_REFUSED = 1_000
+"""Pods that no node may have and that are remembered: when one of them is bound, kube-scheduler tries all others."""
 FEWEST_NODES = 100
 """kube-scheduler asks about all nodes that will do for it, or about so many of them at least, and not about the others:
 the next attempt begins where this one ended (1.36, `numFeasibleNodesToFind`)."""
@@ -130,8 +133,8 @@ class Extender:
         """Those asked for last come last; all of them judge by the settings of `attempts`."""
         self._waiting: collections.OrderedDict[str, float] = collections.OrderedDict()
         """Since when a pod has been kept from other nodes for its reservation, by uid."""
-        self.refused: collections.OrderedDict[str, Refusal] = collections.OrderedDict()
-        """Pods that no node may have, by uid."""
+        self.refused_pods: collections.OrderedDict[str, RefusedPod] = collections.OrderedDict()
+        """Pods that no node may have, by uid; the latest last."""
         self._nominations = Nominations(cluster)
         self._undecided: tuple[str, float] | None = None
         """uid of the pod that was answered last and is not bound yet, and when."""
@@ -168,7 +171,10 @@ class Extender:
             if busy:
                 passed, refused = [name for name in passed if name not in busy], {**refused, **busy}
             attempt = self._remember(pod, names, len(passed), refused, matches=matches, load=load)
-            self._refuse(pod, board, names, matches, busy) if not passed else self.refused.pop(pod.uid, None)
+            with self.cluster.lock:
+                before = self.refused_pods.pop(pod.uid, None)
+                if not passed:
+                    self._refuse(obj, board, names, matches, load=load, busy=busy, before=before)
             if len(passed) == 1:
                 self._keep(pod, passed[0], attempt)
                 self._undecided = pod.uid, self.cluster.now()
@@ -258,45 +264,59 @@ class Extender:
         cluster = self.cluster
         with cluster.lock:
             cluster.refresh()
-            now = cluster.version
-            shapes = [
-                shape
-                for shape in dict.fromkeys(cluster.waiting.values())
-                if (board := self._boards.get(shape)) is None or board.version < now
-            ]
-        for shape in shapes[:WARM_SHAPES]:
+            waiting = dict.fromkeys(
+                (*cluster.waiting.values(), *(each.pod.shape for each in self.refused_pods.values()))
+            )
+            versions = {shape: board.version if (board := self._boards.get(shape)) else -1 for shape in waiting}
+            stale = [shape for shape, version in versions.items() if version < cluster.version]
+        # The oldest first: while nodes go on changing, the others have their turn in the next looks.
+        for shape in sorted(stale, key=lambda shape: versions[shape])[:WARM_SHAPES]:
             with self._questions:
                 self._score(self._board(shape), list(cluster.index))
 
     def _refuse(
-        self, pod: ClusterPod, board: Board, names: Sequence[str], matches: Matches, busy: Mapping[str, str]
+        self,
+        obj: objects.PodObject,
+        board: Board,
+        names: Sequence[str],
+        matches: Matches,
+        *,
+        load: LoadJudgement | None,
+        busy: Mapping[str, str],
+        before: RefusedPod | None,
     ) -> None:
-        """Remember what it depends on that no node may have the pod."""
-        cluster = self.cluster
-        with cluster.lock:
-            since = self._waiting.get(pod.uid) if matches.waits else None
-            elsewhere = ""
-            if FEWEST_NODES <= len(names) < len(cluster.index):
-                others = cluster.index.keys() - board.refused.keys() - set(names)
+        """Remember what it depends on that no node may have the pod; `before`: its attempt before this one."""
+        cluster, pod = self.cluster, self.cluster.shapes.pod(obj)
+        candidate, asked, elsewhere = matches.candidate, None, ""
+        if candidate is None:
+            with contextlib.suppress(InputError):
+                candidate = matching.candidate(obj, pod.shape.pod.requests)
+        if len(names) < len(cluster.index):
+            asked = frozenset(names)
+            # Asked about the same nodes again, it left none out: no other will do for the pod.
+            if len(names) >= FEWEST_NODES and (before is None or before.names != asked):
+                others = cluster.index.keys() - board.refused.keys() - asked
                 elsewhere = min((name for name in others if not cluster.nodes[name].closed), default="")
-            self.refused.pop(pod.uid, None)
-            self.refused[pod.uid] = Refusal(
-                pod,
-                cluster.now(),
-                board,
-                board.version,
-                reserved=frozenset(matches.rows),
-                until=math.inf if since is None else since + cluster.settings.hold_seconds,
-                busy=frozenset(busy),
-                elsewhere=elsewhere,
-            )
-            while len(self.refused) > MOST_WAITING:
-                self.refused.popitem(last=False)
+        since = self._waiting.get(pod.uid) if matches.waits else None
+        self.refused_pods[pod.uid] = RefusedPod(
+            pod,
+            at=cluster.now(),
+            version=board.version,
+            names=before.names if before is not None and before.names == asked else asked,
+            reserved=frozenset(matches.rows),
+            candidate=candidate,
+            until=-math.inf if since is None else since + cluster.settings.hold_seconds,
+            busy=frozenset(busy),
+            load=load.pod if load is not None and busy else None,
+            load_version=load.version if load is not None else 0,
+            elsewhere=elsewhere,
+        )
+        while len(self.refused_pods) > MOST_REFUSED:
+            self.refused_pods.popitem(last=False)
 
     def board(self, shape: PodShape) -> Board | None:
-        """The verdicts about pods of this shape, up to date; None where they are not kept any more."""
-        with self._questions:
-            return self._board(shape) if shape in self._boards else None
+        """The verdicts about pods of this shape, as they are at present; None where none are kept."""
+        return self._boards.get(shape)
 
     def _score(self, board: Board, names: Sequence[str]) -> list[int]:
         with self.cluster.lock:

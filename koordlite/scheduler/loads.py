@@ -30,8 +30,12 @@ class LoadJudgement:
         args: LoadAwareSchedulingArgs,
         now: float,
         faults: SubjectFaults,
+        *,
+        version: int = 0,
     ) -> None:
-        self._pod, self._nodes, self._args, self._now, self._faults = pod, nodes, args, now, faults
+        """`version`: the latest change of any load that it knows of."""
+        self.pod, self._nodes, self._args, self._now, self._faults = pod, nodes, args, now, faults
+        self.version = version
 
     def refusals(self, names: Sequence[str]) -> dict[str, str]:
         """Nodes of `names` that are too busy, with the reasons."""
@@ -41,7 +45,7 @@ class LoadJudgement:
         """Reason why the node is too busy; empty for one that is not, or of which nothing is known."""
         node = self._nodes.get(name)
         try:
-            return load.refusal(self._pod, node, self._args, self._now) if node is not None else ""
+            return load.refusal(self.pod, node, self._args, self._now) if node is not None else ""
         except Exception as error:  # noqa: BLE001 - one node's fault costs that node
             return self._faults.note(name, error)
 
@@ -51,7 +55,7 @@ class LoadJudgement:
         if score > load.MOST:
             return score + load.MOST
         try:
-            return score + (load.points(self._pod, node, self._args, self._now) if node is not None else 0)
+            return score + (load.points(self.pod, node, self._args, self._now) if node is not None else 0)
         except Exception as error:  # noqa: BLE001 - one node's fault costs that node
             self._faults.note(name, error)
             return 0
@@ -62,7 +66,7 @@ class LoadJudgement:
         if node is None:
             return {"LoadAware": 0, "measured": "never"}
         try:
-            return load.terms(self._pod, node, self._args, self._now)
+            return load.terms(self.pod, node, self._args, self._now)
         except Exception as error:  # noqa: BLE001 - one node's fault costs that node
             return {"LoadAware": 0, "measured": self._faults.note(name, error)}
 
@@ -85,8 +89,9 @@ class Loads:
         self._of_node: collections.defaultdict[str, dict[str, PodLoad]] = collections.defaultdict(dict)
         self._loads: dict[str, NodeLoad] = {}
         self._questions: collections.OrderedDict[str, PodLoad] = collections.OrderedDict()
-        self._changed: set[str] = set()
-        """Nodes that were counted anew since `relieved` was asked."""
+        self._version = 0
+        self._versions: dict[str, int] = {}
+        """The latest change of what a node's load follows from, by name of the node."""
         self._problems: dict[str, list[Problem]] = {}
         """By object: a mistake is logged once."""
 
@@ -105,6 +110,7 @@ class Loads:
         with self._lock:
             self._own.pop(name, None)
             self._loads.pop(name, None)
+            self._versions.pop(name, None)
             self._problems.pop(f"node/{name}", None)
 
     def put_metric(self, obj: metrics.NodeMetricObject) -> None:
@@ -121,7 +127,7 @@ class Loads:
         with self._lock:
             self._metrics.pop(name, None)
             self._loads.pop(name, None)
-            self._changed.add(name)
+            self._note(name)
             self._problems.pop(f"nodemetric/{name}", None)
 
     def put_pod(self, obj: objects.PodObject) -> None:
@@ -161,22 +167,23 @@ class Loads:
             self._questions.move_to_end(obj.metadata.uid)
             while len(self._questions) > MOST_QUESTIONS:
                 self._questions.popitem(last=False)
-            return LoadJudgement(pod, dict(self._loads), self.args, now, self._faults)
+            return LoadJudgement(pod, dict(self._loads), self.args, now, self._faults, version=self._version)
 
-    def relieved(self, refused: Mapping[str, frozenset[str]]) -> dict[str, str]:
-        """For each pod a node that was too busy for it, and is not any more since this was asked last; both by uid,
-        and empty where it was refused for something else."""
-        now = self._wall()
+    def relieved(self, busy: Mapping[str, tuple[PodLoad, int, frozenset[str]]]) -> tuple[dict[str, str], int]:
+        """For each pod a node that was too busy for it and is not any more, by uid; and up to which change that is
+        said. `busy`: the pod, up to which change it was judged, and the nodes that were too busy."""
+        now, oldest = self._wall(), min((version for _, version, _ in busy.values()), default=0)
         with self._lock:
-            changed, self._changed = self._changed, set()
-            nodes = {name: self._loads[name] for name in changed if name in self._loads}
-            questions = {uid: self._questions.get(uid) for uid, names in refused.items() if names}
-        nodes_now = {
-            uid: next((name for name in nodes if name in refused[uid] and not judgement.refusal(name)), "")
-            for uid, pod in questions.items()
-            if pod is not None and (judgement := LoadJudgement(pod, nodes, self.args, now, self._faults))
-        }
-        return {uid: name for uid, name in nodes_now.items() if name}
+            changed = {name: at for name, at in self._versions.items() if at > oldest} if busy else {}
+            nodes, latest = {name: self._loads[name] for name in changed if name in self._loads}, self._version
+        relieved = {}
+        for uid, (pod, version, names) in busy.items():
+            present = LoadJudgement(pod, nodes, self.args, now, self._faults)
+            recent = (name for name, at in changed.items() if at > version and name in names)
+            name = next((name for name in recent if not present.refusal(name)), "")
+            if name:
+                relieved[uid] = name
+        return relieved, latest
 
     def document(self) -> dict[str, Any]:
         """Sizes, and how old the oldest measurement is, for people."""
@@ -205,7 +212,11 @@ class Loads:
         own, metric = self._own.get(name), self._metrics.get(name)
         if own is not None and metric is not None:
             self._loads[name] = load.NodeLoad(own, metric, self._of_node[name].values(), self.args)
-            self._changed.add(name)
+            self._note(name)
+
+    def _note(self, name: str) -> None:
+        self._version += 1
+        self._versions[name] = self._version
 
     def _report(self, subject: str, problems: list[Problem]) -> None:
         if problems and self._problems.get(subject) != problems:

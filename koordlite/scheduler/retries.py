@@ -11,20 +11,18 @@ from __future__ import annotations
 import collections
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 
 import msgspec
 
 from koordlite.model import keys, times
-from koordlite.reservation.pods import ClusterPod
-from koordlite.scheduler.attempts import Refusal
+from koordlite.reservation.pods import ClusterPod, PodShape
+from koordlite.scheduler.attempts import RefusedPod
 from koordlite.scheduler.extender import BindError, Extender
 from koordlite.threads import Periodic
 
 LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 0.2
-MOST_SHAPES = 4
-"""Shapes of pods that are judged anew in one look."""
 MOST_AT_ONCE = 10
 """Pods that are woken in one look: the first one that is bound wakes all others."""
 FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
@@ -54,6 +52,12 @@ class Retries:
         """`annotate` writes to a pod; BindError when the API server does not take it."""
         self.worker = Periodic("retries", self.look, lambda: LOOK_SECONDS)
         self._extender, self._annotate, self._wall = extender, annotate, wall
+        self._pods: dict[str, RefusedPod] = {}
+        """The refused pods of the last look, by uid."""
+        self._version = 0
+        """Up to which change of the cluster it looked."""
+        self._judged: dict[PodShape, int] = {}
+        """Up to which change pods of this shape were judged in it."""
         self._due: dict[str, str] = {}
         """What has changed for a pod that has not been woken for it yet, by uid."""
         self._wakes: dict[str, _Wake] = {}
@@ -65,63 +69,90 @@ class Retries:
         """Wake pods of which something that refused them has changed."""
         if self._extender.not_ready():
             return
-        refused, now = self._waiting(), self._extender.cluster.now()
-        self._wakes = {uid: wake for uid, wake in self._wakes.items() if uid in refused}
-        self._due = {uid: why for uid, why in {**self._due, **self._changes(refused)}.items() if uid in refused}
+        pods, now = self._waiting(), self._extender.cluster.now()
+        # What changed before a later attempt was judged in it.
+        due = {uid: why for uid, why in self._due.items() if uid in pods and pods[uid] is self._pods.get(uid)}
+        self._due = due | self._changes(pods, now)
+        self._pods = pods
+        self._wakes = {uid: wake for uid, wake in self._wakes.items() if uid in pods}
         ready = [uid for uid in self._due if (wake := self._wakes.get(uid)) is None or wake.until <= now]
         for uid in ready[:MOST_AT_ONCE]:
             self.worker.beat()
             pause = min(2 * self._wakes[uid].pause, LAST_PAUSE) if uid in self._wakes else FIRST_PAUSE
             self._wakes[uid] = _Wake(pause, now + pause)
-            if self._wake(refused[uid].pod, self._due[uid]):
+            if self._wake(pods[uid].pod, self._due[uid]):
                 del self._due[uid]
 
-    def _waiting(self) -> dict[str, Refusal]:
+    def _waiting(self) -> dict[str, RefusedPod]:
         """The pods that no node may have and that still wait, by uid."""
-        cluster, refused = self._extender.cluster, self._extender.refused
+        cluster, refused = self._extender.cluster, self._extender.refused_pods
         with cluster.lock:
             now = cluster.now()
-            for uid, refusal in list(refused.items()):
+            for uid, each in list(refused.items()):
                 pod = cluster.pods.get(uid)
-                if (now - refusal.at > UNKNOWN_SECONDS) if pod is None else pod.node:
+                if (now - each.at > UNKNOWN_SECONDS) if pod is None else pod.node:
                     del refused[uid]
             return dict(refused)
 
-    def _changes(self, refused: Mapping[str, Refusal]) -> dict[str, str]:
-        """What has changed for a pod since its last attempt, by uid of those of which something has. It is said once:
-        the next attempt says what the pod depends on from then on."""
+    def _changes(self, pods: Mapping[str, RefusedPod], now: float) -> dict[str, str]:
+        """What has changed since the last look, by uid of the pods of which something has."""
         extender, cluster, loads = self._extender, self._extender.cluster, self._extender.loads
+        # Up to where each pod has been looked at: the last look, or its own attempt where that is a later one.
+        since = {uid: self._version if self._pods.get(uid) is each else each.version for uid, each in pods.items()}
         with cluster.lock:
             cluster.refresh()
-            stale = dict.fromkeys(r.pod.shape for r in refused.values() if r.board.version < cluster.version)
-        boards = {shape: extender.board(shape) for shape in list(stale)[:MOST_SHAPES]}
-        relieved = loads.relieved({uid: refusal.busy for uid, refusal in refused.items()}) if loads is not None else {}
-        changes = {}
-        with cluster.lock:
-            for uid, refusal in refused.items():
-                board = boards.get(refusal.pod.shape) or refusal.board
-                node, version = board.freed
-                rows = cluster.changes[max(0, refusal.version - cluster.changes_before) :] if refusal.reserved else ()
-                reserved = next((name for name in rows if name in refusal.reserved), "")
-                if version > refusal.version or board is not refusal.board:
-                    why = f"{node or 'some node'} has room for it now"
-                elif uid in relieved:
-                    why = f"{relieved[uid]} is not too busy for it any more"
-                elif reserved:
-                    why = f"{reserved}, where something is reserved for it, has changed"
-                elif cluster.now() >= refusal.until:
-                    why = "it need not wait for its reservation any longer"
-                elif refusal.elsewhere:
-                    why = f"{refusal.elsewhere}, which its scheduler did not ask about, may have room for it"
-                else:
-                    continue
-                if extender.refused.get(uid) is refusal:
-                    changes[uid] = why
-                    until = math.inf if cluster.now() >= refusal.until else refusal.until
-                    extender.refused[uid] = msgspec.structs.replace(
-                        refusal, board=board, version=board.version, until=until, elsewhere=""
-                    )
-        return changes
+            judged = self._judged
+            self._judged = {}
+            for uid, each in pods.items():
+                shape = each.pod.shape
+                before = self._judged.get(shape, judged.get(shape, since[uid]))
+                self._judged[shape] = min(before, since[uid]) if self._pods.get(uid) is not each else before
+            changes = self._latest(min((*self._judged.values(), *since.values()), default=cluster.version))
+            boards = {shape: extender.board(shape) for shape in self._judged}
+            held = {name for name in changes if cluster.reserved.of_node(name)}
+            reserved = {uid: self._reserved(each) & held for uid, each in pods.items()} if held else {}
+            self._version = cluster.version
+        room: dict[PodShape, dict[str, int]] = {}
+        for shape, board in boards.items():
+            if board is not None and board.version > self._judged[shape]:
+                names = (name for name, at in changes.items() if self._judged[shape] < at <= board.version)
+                room[shape] = {n: changes[n] for n in names if n in cluster.index and n not in board.refused}
+                self._judged[shape] = board.version
+        busy = {uid: (each.load, each.load_version, each.busy) for uid, each in pods.items() if each.load is not None}
+        relieved, load_version = loads.relieved(busy) if loads is not None else ({}, 0)
+        reasons = {}
+        for uid, each in pods.items():
+            each.load_version = load_version
+            free = room.get(each.pod.shape, {}) if each.until <= now else {}
+            name = next((name for name, at in free.items() if at > each.version and each.may_have(name)), "")
+            taken = next((name for name in reserved.get(uid, ()) if changes[name] > since[uid]), "")
+            if name:
+                reasons[uid] = f"{name} has room for it now"
+            elif uid in relieved:
+                reasons[uid] = f"{relieved[uid]} is not too busy for it any more"
+            elif taken:
+                reasons[uid] = f"{taken}, where something is reserved for it, has changed"
+            elif -math.inf < each.until <= now:
+                each.until = -math.inf
+                reasons[uid] = "it need not wait for its reservation any longer"
+            elif each.elsewhere:
+                reasons[uid] = f"{each.elsewhere}, which its scheduler did not ask about, may have room for it"
+                each.elsewhere = ""
+        return reasons
+
+    def _latest(self, start: int) -> dict[str, int]:
+        """Number of the latest change of each node that has changed since change number `start`."""
+        cluster = self._extender.cluster
+        if start < cluster.changes_before:
+            return dict.fromkeys(cluster.index, cluster.version)  # Which they were is forgotten.
+        changes = cluster.changes[start - cluster.changes_before :]
+        return {name: number for number, name in enumerate(changes, start + 1)}
+
+    def _reserved(self, each: RefusedPod) -> Set[str]:
+        """Nodes with reservations that concern a pod."""
+        if each.candidate is None:
+            return each.reserved
+        return each.reserved | self._extender.cluster.reserved.nodes_for(each.candidate)
 
     def _wake(self, pod: ClusterPod, why: str) -> bool:
         """Write to the pod; False when the API server does not take it."""

@@ -34,8 +34,10 @@ class Waker:
         self.woken.append((pod.name, annotations[keys.RETRY]))
 
     def look(self) -> list[str]:
-        """The pods that are woken now."""
+        """The pods that are woken now, once the verdicts about pods that wait are those of the present."""
         before = len(self.woken)
+        if not self.scene.extender.not_ready():
+            self.scene.extender.warm()
         self.retries.look()
         return [name for name, _ in self.woken[before:]]
 
@@ -98,6 +100,51 @@ def test_what_changes_during_the_pause_counts_after_it() -> None:
     assert waker.look() == ["p"]
 
 
+def test_pods_that_fit_nowhere_do_not_stand_in_the_way_of_one_that_does() -> None:
+    """Verdicts about four kinds of pods are renewed at a time, while reports change all the while."""
+    scene = Scene()
+    scene.node("a", FULL, FULL)
+    scene.node("b", FULL, FULL)
+    for name, cpu in (*((f"large-{number}", f"{10 + number}") for number in range(9)), ("small", "4")):
+        scene.put(pod(name, cpu))
+        assert scene.filter(pod(name, cpu), "a", "b")[0] == []
+    waker = Waker(scene)
+    scene.report("a", FULL, FREE)
+    woken = []
+    for number in range(6):
+        scene.report("b", FULL, {"cpu": "1", "memory": f"{50 + number}Gi"})
+        woken += waker.look()
+    assert woken == ["small"]
+
+
+def test_what_changed_before_a_later_attempt_wakes_nobody() -> None:
+    p = pod("p", "4")
+    waker = full(p)
+    waker.scene.report("a", FULL, FREE)
+    assert waker.look() == ["p"]
+    waker.scene.report("a", FULL, FULL)
+    waker.scene.filter(p, "a")
+    waker.scene.report("a", FULL, FREE)
+    assert waker.look() == [], "its pause"
+    waker.scene.report("a", FULL, FULL)
+    waker.scene.filter(p, "a")
+    waker.scene.clock.pass_(100)
+    assert waker.look() == []
+
+
+def test_room_on_a_node_that_will_not_do_for_the_pod_wakes_nobody() -> None:
+    scene = Scene()
+    scene.node("a", FULL)
+    scene.node("b", FULL)
+    waker, p = Waker(scene), pod("p", "4")
+    scene.put(p)
+    scene.filter(p, "a")
+    scene.report("b", FREE)
+    assert waker.look() == []
+    scene.report("a", FREE)
+    assert waker.look() == ["p"]
+
+
 def test_many_pods_are_woken_a_few_at_a_time() -> None:
     waker = full(*(pod(f"p{number}", "4") for number in range(25)))
     waker.scene.report("a", FULL, FREE)
@@ -113,7 +160,7 @@ def test_a_pod_that_is_bound_gone_or_passed_meanwhile_is_not_woken() -> None:
     waker.scene.report("a", FULL, FREE)
     assert waker.scene.filter(third, "a")[0] == ["a"]
     assert waker.look() == []
-    assert waker.scene.extender.refused == {}
+    assert waker.scene.extender.refused_pods == {}
 
 
 def test_a_pod_that_our_watch_does_not_know_yet_is_woken() -> None:
@@ -163,6 +210,41 @@ def test_a_node_that_was_not_asked_about_and_takes_no_pods_wakes_nobody() -> Non
     scene.put(p)
     assert scene.filter(p, *(f"n{number:03}" for number in range(100)))[0] == []
     assert waker.look() == []
+
+
+def test_nodes_that_the_scheduler_never_asks_about_wake_nobody() -> None:
+    """Its own filters leave the same ones out each time: a selector, for example."""
+    scene = Scene()
+    for number in range(101):
+        scene.node(f"n{number:03}", FULL if number < 100 else FREE)
+    waker, p = Waker(scene), pod("p", "4")
+    scene.put(p)
+    for _ in range(2):
+        assert scene.filter(p, *(f"n{number:03}" for number in range(100)))[0] == []
+    for _ in range(10):
+        assert waker.look() == []
+        scene.clock.pass_(60)
+
+
+def test_a_measurement_that_is_gone_wakes_the_pod_that_it_kept_off() -> None:
+    world = World().load()
+    waker, p = Waker(world), pod("p")
+    world.put(p)
+    world.filter(p, "busy")
+    world.loads.remove_metric("busy")
+    assert waker.look() == ["p"]
+
+
+def test_a_reservation_that_comes_to_be_for_the_pod_wakes_it() -> None:
+    scene = plain()
+    put(scene, reservation("r", cpu="60"))
+    waker, mine = Waker(scene), owner(pod("mine", "60"), "later")
+    scene.put(mine)
+    assert scene.filter(mine, "a")[0] == []
+    assert waker.look() == []
+    put(scene, reservation("r", cpu="60", app="later"))
+    assert waker.look() == ["mine"]
+    assert scene.filter(mine, "a")[0] == ["a"]
 
 
 def test_the_end_of_the_wait_for_a_reservation_wakes_the_pod() -> None:
