@@ -113,6 +113,8 @@ class Question:
                 if not names.isdisjoint({container, own, scope, *(f"{name}/{container}" for name in aliases)}):
                     self._groups.add(group)
         self._below = tuple(f"{group}/" for pod, group in pod_groups(snapshot).items() if pod in self._pods)
+        self._written = (path, *(f"{group}/{self._name}" for group in self._groups))
+        """Parts of the places that are meant, as they are written: the file's name may be cut short."""
 
     def means(self, place: Place) -> bool:
         """Tell whether this place is meant: by its file and the end of its folder, by part of it as it is written, or
@@ -120,7 +122,7 @@ class Question:
         process = _OOM.match(self._path)
         if process:
             return place.kind is system.OOM_SCORE and place.part("pid") == process[1]
-        if self._path in str(place):
+        if any(part in str(place) for part in self._written):
             return True
         if place.kind is system.SETTING:
             holder, field = "system", place.part("name")

@@ -63,6 +63,12 @@ def test_a_container_is_found_by_name(called: str, tick: Tick) -> None:
     assert found(f"{called}/cpuset.cpus", tick) == [f"{groups(tick)['container']}/cpuset.cpus"]
 
 
+@pytest.mark.parametrize("called", ["main/cpu", "crunch/main/", "BestEffort/cpuset", "besteffort/cpuset"])
+def test_the_name_of_a_file_may_be_cut_short(called: str, tick: Tick) -> None:
+    group = groups(tick)["container" if "main" in called else "class"]
+    assert f"{group}/cpuset.cpus" in found(called, tick)
+
+
 def test_a_container_is_found_by_its_id(tick: Tick) -> None:
     group = groups(tick)["container"]
     short = group.rpartition("/")[2].removesuffix(".scope").removeprefix("cri-containerd-")
