@@ -69,7 +69,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("alone", "kernel", "timeout")])
     # The other workers begin with a few quick ones, so that those that want to be alone need not wait for a slow one.
     after_kernel = sum(item.get_closest_marker("kernel") is not None for item in items)
-    items[after_kernel:after_kernel] = [items.pop() for _ in items[after_kernel:][:12]]
+    if after_kernel:
+        items[after_kernel:after_kernel] = [items.pop() for _ in items[after_kernel:][:12]]
 
 
 def pytest_collection_finish() -> None:
