@@ -287,22 +287,22 @@ class Extender:
     ) -> None:
         """Remember what it depends on that no node may have the pod; `before`: its attempt before this one."""
         cluster, pod = self.cluster, self.cluster.shapes.pod(obj)
-        candidate, asked, elsewhere = matches.candidate, None, ""
+        candidate, node_names, elsewhere = matches.candidate, None, ""
         if candidate is None:
             with contextlib.suppress(InputError):
                 candidate = matching.candidate(obj, pod.shape.pod.requests)
         if len(names) < len(cluster.index):
-            asked = frozenset(names)
+            node_names = frozenset(names)
             # Asked about the same nodes again, it left none out: no other will do for the pod.
-            if len(names) >= FEWEST_NODES and (before is None or before.names != asked):
-                others = cluster.index.keys() - board.refused.keys() - asked
+            if len(names) >= FEWEST_NODES and (before is None or before.names != node_names):
+                others = cluster.index.keys() - board.refused.keys() - node_names
                 elsewhere = min((name for name in others if not cluster.nodes[name].closed), default="")
         since = self._waiting.get(pod.uid) if matches.waits else None
         self.refused_pods[pod.uid] = RefusedPod(
             pod,
             at=cluster.now(),
             version=board.version,
-            names=before.names if before is not None and before.names == asked else asked,
+            names=before.names if before is not None and before.names == node_names else node_names,
             reserved=frozenset(matches.rows),
             candidate=candidate,
             until=-math.inf if since is None else since + cluster.settings.hold_seconds,

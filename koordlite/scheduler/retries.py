@@ -101,16 +101,16 @@ class Retries:
         since = {uid: self._version if self._pods.get(uid) is each else each.version for uid, each in pods.items()}
         with cluster.lock:
             cluster.refresh()
-            judged = self._judged
+            earlier = self._judged
             self._judged = {}
             for uid, each in pods.items():
                 shape = each.pod.shape
-                before = self._judged.get(shape, judged.get(shape, since[uid]))
+                before = self._judged.get(shape, earlier.get(shape, since[uid]))
                 self._judged[shape] = min(before, since[uid]) if self._pods.get(uid) is not each else before
             changes = self._latest(min((*self._judged.values(), *since.values()), default=cluster.version))
             boards = {shape: extender.board(shape) for shape in self._judged}
-            held = {name for name in changes if cluster.reserved.of_node(name)}
-            reserved = {uid: self._reserved(each) & held for uid, each in pods.items()} if held else {}
+            with_reservations = {name for name in changes if cluster.reserved.of_node(name)}
+            reserved = {uid: self._reserved(each, changes.keys(), with_reservations) for uid, each in pods.items()}
             self._version = cluster.version
         room: dict[PodShape, dict[str, int]] = {}
         for shape, board in boards.items():
@@ -125,13 +125,13 @@ class Retries:
             each.load_version = load_version
             free = room.get(each.pod.shape, {}) if each.until <= now else {}
             name = next((name for name, at in free.items() if at > each.version and each.may_have(name)), "")
-            taken = next((name for name in reserved.get(uid, ()) if changes[name] > since[uid]), "")
+            reserved_node = next((name for name in reserved[uid] if changes[name] > since[uid]), "")
             if name:
                 reasons[uid] = f"{name} has room for it now"
             elif uid in relieved:
                 reasons[uid] = f"{relieved[uid]} is not too busy for it any more"
-            elif taken:
-                reasons[uid] = f"{taken}, where something is reserved for it, has changed"
+            elif reserved_node:
+                reasons[uid] = f"{reserved_node}, where something is reserved for it, has changed"
             elif -math.inf < each.until <= now:
                 each.until = -math.inf
                 reasons[uid] = "it need not wait for its reservation any longer"
@@ -148,11 +148,12 @@ class Retries:
         changes = cluster.changes[start - cluster.changes_before :]
         return {name: number for number, name in enumerate(changes, start + 1)}
 
-    def _reserved(self, each: RefusedPod) -> Set[str]:
-        """Nodes with reservations that concern a pod."""
-        if each.candidate is None:
-            return each.reserved
-        return each.reserved | self._extender.cluster.reserved.nodes_for(each.candidate)
+    def _reserved(self, pod: RefusedPod, changed: Set[str], with_reservations: Set[str]) -> Set[str]:
+        """Nodes among those `changed` with reservations that concern the pod, or did at its attempt."""
+        nodes = pod.reserved & changed
+        if with_reservations and pod.candidate is not None:
+            nodes |= self._extender.cluster.reserved.nodes_for(pod.candidate) & with_reservations
+        return nodes
 
     def _wake(self, pod: ClusterPod, why: str) -> bool:
         """Write to the pod; False when the API server does not take it."""

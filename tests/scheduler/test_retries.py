@@ -247,6 +247,17 @@ def test_a_reservation_that_comes_to_be_for_the_pod_wakes_it() -> None:
     assert scene.filter(mine, "a")[0] == ["a"]
 
 
+def test_a_reservation_that_is_gone_wakes_the_pod_that_waited_for_it() -> None:
+    scene = plain()
+    put(scene, reservation())
+    waker, mine = Waker(scene), owner(pod("mine", "4"))
+    scene.put(mine)
+    assert scene.filter(mine, "b")[0] == []
+    scene.cluster.remove_reservation("r")
+    assert waker.look() == ["mine"]
+    assert scene.filter(mine, "b")[0] == ["b"]
+
+
 def test_the_end_of_the_wait_for_a_reservation_wakes_the_pod() -> None:
     scene = plain()
     put(scene, reservation())
