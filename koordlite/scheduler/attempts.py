@@ -31,16 +31,16 @@ class Board:
     """Verdicts about pods of one shape, by name of the node."""
 
     def __init__(self, shape: PodShape, settings: JudgeSettings, faults: SubjectFaults) -> None:
-        self.shape, self._settings, self._faults = shape, settings, faults
+        self._shape, self._settings, self._faults = shape, settings, faults
         self.refused: dict[str, str] = {}
         """Why not, by node; a node that is unknown is not refused: nobody says no."""
         self._totals: dict[str, int] = {}
         self.version = -1
         """Up to which change of the cluster it is up to date; -1: it has not judged any node."""
 
-    def judge(self, rows: Iterable[Row | None], version: int) -> None:
-        """Judge these nodes, which are those that have changed up to `version`."""
-        shape, settings, ask = self.shape, self._settings, judge.refusal
+    def judge(self, rows: Iterable[Row | None]) -> None:
+        """Judge these nodes."""
+        shape, settings, ask = self._shape, self._settings, judge.refusal
         refused, totals = self.refused, self._totals
         for row in rows:
             if row is None:
@@ -54,7 +54,6 @@ class Board:
             else:
                 refused.pop(row.name, None)
             totals.pop(row.name, None)
-        self.version = version
 
     def forget(self, name: str) -> None:
         """The node is gone."""
@@ -67,7 +66,7 @@ class Board:
 
     def scores(self, names: Sequence[str], unscored: Iterable[tuple[str, Row | None]]) -> list[int]:
         """0 to 100 for each node; 0 for one that is unknown. `unscored` has the rows of those that have none yet."""
-        totals, shape, settings, points = self._totals, self.shape, self._settings, judge.points
+        totals, shape, settings, points = self._totals, self._shape, self._settings, judge.points
         for name, row in unscored:
             try:
                 totals[name] = points(shape, row, settings) if row is not None else 0

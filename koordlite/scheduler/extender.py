@@ -174,7 +174,7 @@ class Extender:
             with self.cluster.lock:
                 before = self.refused_pods.pop(pod.uid, None)
                 if not passed:
-                    self._refuse(obj, board, names, matches, load=load, busy=busy, before=before)
+                    self._refuse(pod, obj, board, names, matches, load=load, busy=busy, before=before)
             if len(passed) == 1:
                 self._keep(pod, passed[0], attempt)
                 self._undecided = pod.uid, self.cluster.now()
@@ -276,6 +276,7 @@ class Extender:
 
     def _refuse(
         self,
+        pod: ClusterPod,
         obj: objects.PodObject,
         board: Board,
         names: Sequence[str],
@@ -286,8 +287,7 @@ class Extender:
         before: RefusedPod | None,
     ) -> None:
         """Remember what it depends on that no node may have the pod; `before`: its attempt before this one."""
-        cluster, pod = self.cluster, self.cluster.shapes.pod(obj)
-        candidate, node_names, elsewhere = matches.candidate, None, ""
+        cluster, candidate, node_names, elsewhere = self.cluster, matches.candidate, None, ""
         if candidate is None:
             with contextlib.suppress(InputError):
                 candidate = matching.candidate(obj, pod.shape.pod.requests)
@@ -373,7 +373,8 @@ class Extender:
                 for name in set(cluster.changes[first_new:]):
                     place = cluster.index.get(name)
                     board.forget(name) if place is None else rows.append(cluster.rows[place])
-        board.judge(rows, now)
+        board.judge(rows)
+        board.version = now
         return board
 
     def _matches(self, pod: ClusterPod, obj: objects.PodObject) -> Matches:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Set
 
 import msgspec
 
+from koordlite.kube.client import backoff
 from koordlite.model import keys, times
 from koordlite.reservation.pods import ClusterPod, PodShape
 from koordlite.scheduler.attempts import RefusedPod
@@ -25,18 +26,17 @@ LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 0.2
 MOST_AT_ONCE = 10
 """Pods that are woken in one look: the first one that is bound wakes all others."""
-FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
-"""Seconds until a pod is woken again, doubled each time it was in vain."""
+LAST_PAUSE = 60.0
+"""Most seconds until a pod is woken again: 1, doubled each time it was in vain."""
 UNKNOWN_SECONDS = 10.0
 """How much later than the scheduler's watch ours may be."""
 
 
-class _Wake(msgspec.Struct, frozen=True):
-    """The latest time that a pod was woken."""
+class _Wakes(msgspec.Struct, frozen=True):
+    """How often a pod was woken, and until when it is not woken again."""
 
-    pause: float
-    """Seconds until it may be again."""
-    until: float
+    count: int = 0
+    until: float = -math.inf
 
 
 class Retries:
@@ -60,7 +60,7 @@ class Retries:
         """Up to which change pods of this shape were judged in it."""
         self._due: dict[str, str] = {}
         """What has changed for a pod that has not been woken for it yet, by uid."""
-        self._wakes: dict[str, _Wake] = {}
+        self._wakes: dict[str, _Wakes] = {}
         self.results: collections.Counter[str] = collections.Counter()
         """woken, failed (the API server refused)."""
         self._last_failure = ""
@@ -74,12 +74,13 @@ class Retries:
         due = {uid: why for uid, why in self._due.items() if uid in pods and pods[uid] is self._pods.get(uid)}
         self._due = due | self._changes(pods, now)
         self._pods = pods
-        self._wakes = {uid: wake for uid, wake in self._wakes.items() if uid in pods}
-        ready = [uid for uid in self._due if (wake := self._wakes.get(uid)) is None or wake.until <= now]
+        self._wakes = {uid: self._wakes.get(uid, _Wakes()) for uid in pods}
+        ready = [uid for uid in self._due if self._wakes[uid].until <= now]
         for uid in ready[:MOST_AT_ONCE]:
             self.worker.beat()
-            pause = min(2 * self._wakes[uid].pause, LAST_PAUSE) if uid in self._wakes else FIRST_PAUSE
-            self._wakes[uid] = _Wake(pause, now + pause)
+            count = self._wakes[uid].count + 1
+            # `min`: nothing is added at random.
+            self._wakes[uid] = _Wakes(count, now + backoff.pause(count, min, last=LAST_PAUSE))
             if self._wake(pods[uid].pod, self._due[uid]):
                 del self._due[uid]
 
@@ -101,13 +102,12 @@ class Retries:
         since = {uid: self._version if self._pods.get(uid) is each else each.version for uid, each in pods.items()}
         with cluster.lock:
             cluster.refresh()
-            earlier = self._judged
-            self._judged = {}
+            earlier, self._judged = self._judged, {}
             for uid, each in pods.items():
                 shape = each.pod.shape
-                before = self._judged.get(shape, earlier.get(shape, since[uid]))
-                self._judged[shape] = min(before, since[uid]) if self._pods.get(uid) is not each else before
-            changes = self._latest(min((*self._judged.values(), *since.values()), default=cluster.version))
+                judged = self._judged.get(shape, earlier.get(shape, since[uid]))
+                self._judged[shape] = min(judged, since[uid])
+            changes = self._latest(min(self._judged.values(), default=cluster.version))
             boards = {shape: extender.board(shape) for shape in self._judged}
             with_reservations = {name for name in changes if cluster.reserved.of_node(name)}
             reserved = {uid: self._reserved(each, changes.keys(), with_reservations) for uid, each in pods.items()}

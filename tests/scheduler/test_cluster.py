@@ -306,7 +306,7 @@ def test_a_pod_that_waits_is_judged_before_it_is_asked_about(monkeypatch: pytest
     world.put(pod("other", "7", scheduler="other"))
     world.extender.warm()
     judgements: list[str] = []
-    monkeypatch.setattr(Board, "judge", lambda board, rows, version: judgements.extend(row.name for row in rows if row))
+    monkeypatch.setattr(Board, "judge", lambda board, rows: judgements.extend(row.name for row in rows if row))
     assert world.filter(pod("first", "6"), "a")[0] == ["a"]
     assert judgements == [], "nothing was left to judge"
     world.filter(pod("other", "7", scheduler="other"), "a")

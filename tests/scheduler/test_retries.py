@@ -52,6 +52,24 @@ def full(*pods: Any) -> Waker:
     return Waker(scene)
 
 
+def large() -> Scene:
+    """A hundred full nodes, and one with room."""
+    scene = Scene()
+    for number in range(101):
+        scene.node(f"n{number:03}", FULL if number < 100 else FREE)
+    return scene
+
+
+def waiting() -> tuple[Waker, Any]:
+    """A pod that goes nowhere else while room is made for it where it is reserved."""
+    scene = plain()
+    put(scene, reservation())
+    waker, mine = Waker(scene), owner(pod("mine", "4"))
+    scene.put(mine)
+    assert scene.filter(mine, "b")[0] == []
+    return waker, mine
+
+
 def test_a_report_with_room_wakes_the_pod_once_and_says_why() -> None:
     waker = full(pod("p", "4"))
     assert waker.look() == []
@@ -186,9 +204,7 @@ def test_a_load_that_falls_wakes_the_pod_that_it_kept_off() -> None:
 
 @pytest.mark.parametrize(("names", "woken"), [(100, ["p"]), (99, [])], ids=["a-part-of-the-nodes", "all-that-will-do"])
 def test_a_node_that_the_scheduler_did_not_ask_about_wakes_the_pod(names: int, woken: list[str]) -> None:
-    scene = Scene()
-    for number in range(101):
-        scene.node(f"n{number:03}", FULL if number < 100 else FREE)
+    scene = large()
     waker, p = Waker(scene), pod("p", "4")
     scene.put(p)
     assert scene.filter(p, *(f"n{number:03}" for number in range(names)))[0] == []
@@ -201,9 +217,7 @@ def test_a_node_that_the_scheduler_did_not_ask_about_wakes_the_pod(names: int, w
 
 
 def test_a_node_that_was_not_asked_about_and_takes_no_pods_wakes_nobody() -> None:
-    scene = Scene()
-    for number in range(101):
-        scene.node(f"n{number:03}", FULL if number < 100 else FREE)
+    scene = large()
     cordoned = {"metadata": {"name": "n100"}, "spec": {"unschedulable": True}}
     scene.cluster.put_node(msgspec.convert(cordoned, objects.NodeObject))
     waker, p = Waker(scene), pod("p", "4")
@@ -214,9 +228,7 @@ def test_a_node_that_was_not_asked_about_and_takes_no_pods_wakes_nobody() -> Non
 
 def test_nodes_that_the_scheduler_never_asks_about_wake_nobody() -> None:
     """Its own filters leave the same ones out each time: a selector, for example."""
-    scene = Scene()
-    for number in range(101):
-        scene.node(f"n{number:03}", FULL if number < 100 else FREE)
+    scene = large()
     waker, p = Waker(scene), pod("p", "4")
     scene.put(p)
     for _ in range(2):
@@ -248,22 +260,16 @@ def test_a_reservation_that_comes_to_be_for_the_pod_wakes_it() -> None:
 
 
 def test_a_reservation_that_is_gone_wakes_the_pod_that_waited_for_it() -> None:
-    scene = plain()
-    put(scene, reservation())
-    waker, mine = Waker(scene), owner(pod("mine", "4"))
-    scene.put(mine)
-    assert scene.filter(mine, "b")[0] == []
+    waker, mine = waiting()
+    scene = waker.scene
     scene.cluster.remove_reservation("r")
     assert waker.look() == ["mine"]
     assert scene.filter(mine, "b")[0] == ["b"]
 
 
 def test_the_end_of_the_wait_for_a_reservation_wakes_the_pod() -> None:
-    scene = plain()
-    put(scene, reservation())
-    waker, mine = Waker(scene), owner(pod("mine", "4"))
-    scene.put(mine)
-    assert scene.filter(mine, "b")[0] == []
+    waker, mine = waiting()
+    scene = waker.scene
     scene.clock.pass_(30)
     assert waker.look() == []
     scene.clock.pass_(31)
