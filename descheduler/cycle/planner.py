@@ -181,11 +181,11 @@ class _Draft:
                 key = (judge.number, point, *(plugin.name for plugin, _ in entries))
                 memory = self._past.memory
                 self._step = Step(lasting=not any((judge.profile.name, one.name) in memory for one, _ in entries))
-                if order == "own" and (step := self._steps.repeated(key, entries[0][0])):
-                    self._repeat(judge, *entries[0], step)
-                    continue
                 if order == "cycle":
                     self._together(judge, entries)
+                elif step := self._steps.repeated(key, entries[0][0]):
+                    self._repeat(judge, *entries[0], step)
+                    continue
                 else:
                     self._hear(judge, *entries[0], lambda finding: self._answer(judge, finding.pod, (finding,)))
                 self._steps.add(key, self._step)
