@@ -128,7 +128,12 @@ def effective_requests(spec: objects.PodSpec, owner: str, problems: list[Problem
 
 def effective_limits(spec: objects.PodSpec, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
     """The same of limits; a container without a limit adds nothing, and overhead counts where there is a limit."""
-    total = _effective(spec, lambda container: amounts(container.resources, owner, container.name, problems)[1])
+
+    def limits(container: objects.Container) -> dict[str, Quantity]:
+        texts = container.resources.limits if container.resources else None
+        return parse_resources(texts, owner, f"spec.containers[{container.name}].resources.limits", problems)
+
+    total = _effective(spec, limits)
     whole = spec.resources.limits if spec.resources else None
     total.update(parse_resources(whole, owner, "spec.resources.limits", problems))
     overhead = parse_resources(spec.overhead, owner, "spec.overhead", problems)
