@@ -141,8 +141,8 @@ class Tail(Watching[Any]):
             why = state.error or "the server no longer knows the version from which on to watch"
             return Changes(why_not=why, rest=state.denied)
         if not is_open or state.age_seconds:
-            why = state.error or f"the server was silent for {state.age_seconds or 0.0:.0f} s"
-            return Changes(why_not=why, rest=state.denied)
+            silent = f"the server was silent for {state.age_seconds:.0f} s" if is_open else "the watch is not open yet"
+            return Changes(why_not=state.error or silent, rest=state.denied)
         return Changes(state.resource_version, changed)
 
     def _list(self, ask: object) -> None:

@@ -543,6 +543,12 @@ def test_a_watch_that_is_not_allowed_is_told_and_the_list_counts(
     assert "Pod: the list is read, not the watch: " in caplog.text
 
 
+def test_a_watch_that_is_not_open_yet_says_so(server: Server) -> None:
+    pending = cluster.Pending("Pod", cluster.read(server).packer, 10)
+    tail = cluster.Tail(server, cluster.PATHS["Pod"], "1", pending, lambda: 5.0)
+    assert tail.changes() == cluster.Changes(why_not="the watch is not open yet")
+
+
 def test_a_cycle_that_failed_half_way_loses_nothing(server: Server, following: Watches) -> None:
     weather = Weather(server, 1)
     first = cluster.read(server, before=cluster.nothing_yet(), watches=following)
