@@ -14,6 +14,7 @@ from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity, add_resources
 from koordlite.model.wire import objects
 from koordlite.model.wire.reservation import AllocatedText
+from koordlite.numa.koordinator import ask
 from koordlite.numa.kubelet import requests
 from koordlite.numa.nrt import filter as nrt
 
@@ -54,6 +55,8 @@ class PodShape:
         """It carries an annotation that a scheduler of CPUs or NUMA nodes reads: Crane's, ours or Volcano's."""
         self.names_reservation = any(key in pod.annotations for key in _RESERVATION_NOTES)
         """It carries an annotation about the reservations it takes."""
+        self.koordinator_request = ask.of(pod)
+        """Its request by Koordinator's NUMA rules; None: it requests nothing."""
         self.extra: dict[str, Any] = {}
         """What allocators worked out of this shape, by their name."""
 
@@ -63,10 +66,6 @@ class PodShape:
             self.extra[name] = make()
         value: T = self.extra[name]
         return value
-
-    def note(self, key: str) -> str:
-        """An annotation, or nothing."""
-        return self.pod.annotations.get(key, "")
 
 
 class ClusterPod(msgspec.Struct, frozen=True):

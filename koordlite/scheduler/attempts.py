@@ -1,8 +1,5 @@
-"""Judgements, kept: verdicts by shape of pod, asked again only about nodes that have changed since; and answers
-about each pod, for people who ask later. Bounded: old attempts lose their nodes, then go.
-
-A board is brought up to date by the names of the nodes that changed. So a question costs those, and one look-up for
-each node it names.
+"""Answers about each pod, for people who ask later, and what its refusal depends on. Bounded: old attempts lose their
+nodes, then go.
 
 An attempt keeps the rows that were judged, which are shared with everything else that knows them, and no text: what is
 said about a node is worked out again when asked, by the function that said it then.
@@ -11,69 +8,16 @@ said about a node is worked out again when asked, by the function that said it t
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from koordlite.fault_guard import SubjectFaults
 from koordlite.reservation.matching import Candidate
 from koordlite.reservation.pods import ClusterPod, PodShape
 from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.load import PodLoad
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 from koordlite.scheduler.loads import LoadJudgement
-
-MOST_ENTRIES = 300_000
-"""Verdicts that are kept in all: at 5,000 nodes those of 60 shapes."""
-
-
-class Board:
-    """Verdicts about pods of one shape, by name of the node."""
-
-    def __init__(self, shape: PodShape, settings: JudgeSettings, faults: SubjectFaults) -> None:
-        self._shape, self._settings, self._faults = shape, settings, faults
-        self.refused: dict[str, str] = {}
-        """Why not, by node; a node that is unknown is not refused: nobody says no."""
-        self._totals: dict[str, int] = {}
-        self.version = -1
-        """Up to which change of the cluster it is up to date; -1: it has not judged any node."""
-
-    def judge(self, rows: Iterable[Row | None]) -> None:
-        """Judge these nodes."""
-        shape, settings, ask = self._shape, self._settings, judge.refusal
-        refused, totals = self.refused, self._totals
-        for row in rows:
-            if row is None:
-                continue
-            try:
-                refusal = ask(shape, row, settings)
-            except Exception as error:  # noqa: BLE001 - one node's fault costs that node
-                refusal = self._faults.note(row.name, error)
-            if refusal:
-                refused[row.name] = refusal
-            else:
-                refused.pop(row.name, None)
-            totals.pop(row.name, None)
-
-    def forget(self, name: str) -> None:
-        """The node is gone."""
-        self.refused.pop(name, None)
-        self._totals.pop(name, None)
-
-    def unscored(self, names: Sequence[str]) -> list[str]:
-        """Nodes that were not asked about before."""
-        return [name for name in names if name not in self._totals]
-
-    def scores(self, names: Sequence[str], unscored: Iterable[tuple[str, Row | None]]) -> list[int]:
-        """0 to 100 for each node; 0 for one that is unknown. `unscored` has the rows of those that have none yet."""
-        totals, shape, settings, points = self._totals, self._shape, self._settings, judge.points
-        for name, row in unscored:
-            try:
-                totals[name] = points(shape, row, settings) if row is not None else 0
-            except Exception as error:  # noqa: BLE001 - one node's fault costs that node
-                self._faults.note(name, error)
-                totals[name] = 0
-        return [totals[name] for name in names]
 
 
 class RefusedPod(msgspec.Struct, eq=False):
@@ -162,15 +106,14 @@ class Attempt(msgspec.Struct, kw_only=True):
 class Attempts:
     """By pod. Not locked: its owner is."""
 
-    def __init__(self, settings: JudgeSettings) -> None:
-        self.settings = settings
+    def __init__(self) -> None:
         self._attempts: collections.OrderedDict[str, Attempt] = collections.OrderedDict()
         self._whole: dict[str, None] = {}
         """Pods whose attempts have all of their nodes, the oldest first."""
         self._rows = 0
 
-    def put(self, attempt: Attempt) -> None:
-        """The newest attempt of its pod."""
+    def put(self, attempt: Attempt, settings: JudgeSettings) -> None:
+        """Take in the newest attempt of its pod; older ones are thinned by these settings."""
         before = self._attempts.pop(attempt.pod, None)
         if before is not None:
             self._rows -= len(before.rows)
@@ -182,7 +125,7 @@ class Attempts:
         self._whole.pop(attempt.pod, None)
         self._whole[attempt.pod] = None
         self._rows += len(attempt.rows)
-        self._bound()
+        self._bound(settings)
 
     def get(self, pod: str) -> Attempt | None:
         """The latest attempt of the pod `namespace/name`."""
@@ -196,7 +139,7 @@ class Attempts:
     def __len__(self) -> int:
         return len(self._attempts)
 
-    def _bound(self) -> None:
+    def _bound(self, settings: JudgeSettings) -> None:
         while len(self._attempts) > MOST_PODS:
             name, oldest = self._attempts.popitem(last=False)
             self._whole.pop(name, None)
@@ -205,7 +148,7 @@ class Attempts:
             name = next(iter(self._whole))
             del self._whole[name]
             self._rows -= len(self._attempts[name].rows)
-            thin(self._attempts[name], self.settings)
+            thin(self._attempts[name], settings)
             self._rows += len(self._attempts[name].rows)
 
 

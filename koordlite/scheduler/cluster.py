@@ -1,7 +1,8 @@
 """State of the cluster: nodes, reports, pods, and pods that are assumed on nodes, kept up to date by events.
 
-An event makes the row of its node stale; the next question compiles that row again, and no other. So a question costs
-what has changed since the last one.
+An event makes the row of its node stale; the next question compiles that row again, and no other. Verdicts are kept by
+shape of pod, and asked again only about rows that changed. So a question costs what has changed since the last one, and
+one look-up for each node it names.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import heapq
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -27,6 +28,7 @@ from koordlite.model.wire import crane, objects
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.reservation.placed import ReservationIndex
 from koordlite.reservation.pods import ClusterPod, PodShape, Shapes
+from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 from koordlite.scheduler.judgement.reports import Report
 from koordlite.scheduler.node_state import NodeState
@@ -130,7 +132,58 @@ class AssumedPods:
             self.end(assumed.pod.uid, "expired", now)
 
 
+class Board:
+    """Verdicts about pods of one shape, by name of the node."""
+
+    def __init__(self, shape: PodShape, settings: JudgeSettings, faults: SubjectFaults) -> None:
+        self._shape, self._settings, self._faults = shape, settings, faults
+        self.refused: dict[str, str] = {}
+        """Reasons by node. A node that is unknown is not refused: nobody says no."""
+        self._totals: dict[str, int] = {}
+        self.version = -1
+        """Up to which change of the cluster it is up to date; -1: it has not judged any node."""
+
+    def judge(self, rows: Iterable[Row | None]) -> None:
+        """Judge these nodes."""
+        shape, settings, ask = self._shape, self._settings, judge.refusal
+        refused, totals = self.refused, self._totals
+        for row in rows:
+            if row is None:
+                continue
+            try:
+                refusal = ask(shape, row, settings)
+            except Exception as error:  # noqa: BLE001 - one node's fault costs that node
+                refusal = self._faults.note(row.name, error)
+            if refusal:
+                refused[row.name] = refusal
+            else:
+                refused.pop(row.name, None)
+            totals.pop(row.name, None)
+
+    def forget(self, name: str) -> None:
+        """The node is gone."""
+        self.refused.pop(name, None)
+        self._totals.pop(name, None)
+
+    def unscored(self, names: Sequence[str]) -> list[str]:
+        """Nodes that were not asked about before."""
+        return [name for name in names if name not in self._totals]
+
+    def scores(self, names: Sequence[str], unscored: Iterable[tuple[str, Row | None]]) -> list[int]:
+        """0 to 100 for each node; 0 for one that is unknown. `unscored` has the rows of those that have none yet."""
+        totals, shape, settings, points = self._totals, self._shape, self._settings, judge.points
+        for name, row in unscored:
+            try:
+                totals[name] = points(shape, row, settings) if row is not None else 0
+            except Exception as error:  # noqa: BLE001 - one node's fault costs that node
+                self._faults.note(name, error)
+                totals[name] = 0
+        return [totals[name] for name in names]
+
+
 MOST_CHANGES = 10_000
+MOST_VERDICTS = 300_000
+"""Verdicts that are kept in all: at 5,000 nodes those of 60 shapes."""
 
 
 class Cluster:
@@ -161,6 +214,8 @@ class Cluster:
         """Names of nodes in the order in which their rows changed; starts over when it grows long."""
         self.changes_before = 0
         """How many changes are not in the list any more."""
+        self.boards: dict[PodShape, Board] = {}
+        """Those asked for last come last."""
         self._looks: list[tuple[float, str]] = []
         """When rows have to be compiled again although nothing happens; a heap."""
         self._synced = False
@@ -193,7 +248,8 @@ class Cluster:
                 LOG.info("policy numadistance is %s", "open" if policies.distance else "close")
             self.policies = policies
             if self.settings.numa_distance != policies.distance:
-                self.settings = msgspec.structs.replace(self.settings, numa_distance=policies.distance)
+                # Nothing that was judged before counts.
+                self.settings, self.boards = msgspec.structs.replace(self.settings, numa_distance=policies.distance), {}
 
     def row(self, name: str) -> Row | None:
         """The node as it is judged now; None when it is unknown."""
@@ -201,6 +257,36 @@ class Cluster:
             self.refresh()
             place = self.index.get(name)
             return None if place is None else self.rows[place]
+
+    def board(self, shape: PodShape) -> Board:
+        """Bring the verdicts about pods of a shape up to date. Nodes are judged without the lock: events are taken
+        meanwhile, and count for the next question. One question at a time."""
+        with self.lock:
+            self.refresh()
+            board = self.boards.pop(shape, None) or Board(shape, self.settings, self.faults)
+            self.boards[shape] = board
+            while len(self.boards) > max(8, MOST_VERDICTS // max(1, len(self.rows))):
+                del self.boards[next(iter(self.boards))]
+            now, first_new = self.version, board.version - self.changes_before
+            rows: list[Row | None] = []
+            if first_new < 0:
+                rows = list(self.rows)
+            elif board.version < now:
+                for name in set(self.changes[first_new:]):
+                    place = self.index.get(name)
+                    board.forget(name) if place is None else rows.append(self.rows[place])
+        board.judge(rows)
+        board.version = now
+        return board
+
+    def scores(self, shape: PodShape, names: Sequence[str]) -> list[int]:
+        """Score nodes for pods of a shape, 0 to 100."""
+        board = self.board(shape)
+        with self.lock:
+            unscored = [
+                (name, self.rows[self.index[name]] if name in self.index else None) for name in board.unscored(names)
+            ]
+        return board.scores(names, unscored)
 
     def row_as_expected(self, name: str) -> Row | None:
         """The node as it is when kubelet has taken the pods that are bound to it and not reported yet: each on the

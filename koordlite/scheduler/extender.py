@@ -8,7 +8,6 @@ its last question on, and the node it does get from the entry of bind.
 from __future__ import annotations
 
 import collections
-import contextlib
 import heapq
 import logging
 import math
@@ -23,8 +22,8 @@ from koordlite.model.wire import objects
 from koordlite.reservation import capacity, matching
 from koordlite.reservation.matching import Candidate
 from koordlite.reservation.pods import ClusterPod, PodShape
-from koordlite.scheduler.attempts import MOST_ENTRIES, SAMPLES, Attempt, Attempts, Board, RefusedPod
-from koordlite.scheduler.cluster import Cluster
+from koordlite.scheduler.attempts import SAMPLES, Attempt, Attempts, RefusedPod
+from koordlite.scheduler.cluster import Board, Cluster
 from koordlite.scheduler.judgement import judge, reserved
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row
 from koordlite.scheduler.loads import LoadJudgement, Loads
@@ -80,7 +79,7 @@ class Matches(msgspec.Struct, frozen=True):
     shape: PodShape
     settings: JudgeSettings
     candidate: Candidate | None = None
-    """None: the pod takes no reservation anywhere."""
+    """The pod as it looks for reservations; None where its annotations cannot be read."""
     rows: Mapping[str, Row] = msgspec.field(default_factory=dict)
     """The nodes as the pod sees them: with the reservations that it may take."""
     waits: bool = False
@@ -126,11 +125,9 @@ class Extender:
         be bound here. `loads`: what was measured on the nodes; None: they are judged by requests only."""
         self.cluster, self._wall, self._binder, self._age = cluster, wall, binder, age
         self.loads = loads
-        self.attempts = Attempts(cluster.settings)
+        self.attempts = Attempts()
         self.refusals: collections.Counter[str] = collections.Counter()
         """Nodes refused, by reason, over all questions."""
-        self._boards: dict[PodShape, Board] = {}
-        """Those asked for last come last; all of them judge by the settings of `attempts`."""
         self._waiting: collections.OrderedDict[str, float] = collections.OrderedDict()
         """Since when a pod has been kept from other nodes for its reservation, by uid."""
         self.refused_pods: collections.OrderedDict[str, RefusedPod] = collections.OrderedDict()
@@ -151,12 +148,12 @@ class Extender:
         self._check()
         with self._questions:
             with self.cluster.lock:
+                self._await_binding(obj.metadata.uid)
                 pod = self.cluster.shapes.pod(obj)
-                self._await_binding(pod)
                 self._nominations.refresh()
                 # What was kept for the pod by an earlier attempt is not in its own way.
                 self.cluster.assumed.end(pod.uid, "attempted again", self.cluster.now())
-            board = self._board(pod.shape)
+            board = self.cluster.board(pod.shape)
             refusals: Mapping[str, str] = board.refused
             matches = self._matches(pod, obj)
             if matches.rows:
@@ -170,11 +167,11 @@ class Extender:
             busy = load.refusals(passed) if load is not None else {}
             if busy:
                 passed, refused = [name for name in passed if name not in busy], {**refused, **busy}
-            attempt = self._remember(pod, names, len(passed), refused, matches=matches, load=load)
             with self.cluster.lock:
                 before = self.refused_pods.pop(pod.uid, None)
                 if not passed:
-                    self._refuse(pod, obj, board, names, matches, load=load, busy=busy, before=before)
+                    self._refuse(pod, board, names, matches, load=load, busy=busy, before=before)
+            attempt = self._remember(pod, names, len(passed), refused, matches=matches, load=load)
             if len(passed) == 1:
                 self._keep(pod, passed[0], attempt)
                 self._undecided = pod.uid, self.cluster.now()
@@ -187,8 +184,7 @@ class Extender:
             with self.cluster.lock:
                 pod = self.cluster.shapes.pod(obj)
                 attempt = self.attempts.of_uid(pod.key, pod.uid)
-            scores = self._score(self._board(pod.shape), names)
-            scores = self._matches(pod, obj).scores(names, scores)
+            scores = self._matches(pod, obj).scores(names, self.cluster.scores(pod.shape, names))
             if self.loads is not None:
                 load = (attempt.load if attempt is not None else None) or self.loads.judge(obj)
                 scores = [load.scored(name, score) for name, score in zip(names, scores, strict=True)]
@@ -267,17 +263,16 @@ class Extender:
             waiting = dict.fromkeys(
                 (*cluster.waiting.values(), *(each.pod.shape for each in self.refused_pods.values()))
             )
-            versions = {shape: board.version if (board := self._boards.get(shape)) else -1 for shape in waiting}
+            versions = {shape: board.version if (board := cluster.boards.get(shape)) else -1 for shape in waiting}
             stale = [shape for shape, version in versions.items() if version < cluster.version]
         # The oldest first: while nodes go on changing, the others have their turn in the next looks.
         for shape in sorted(stale, key=lambda shape: versions[shape])[:WARM_SHAPES]:
             with self._questions:
-                self._score(self._board(shape), list(cluster.index))
+                cluster.scores(shape, list(cluster.index))
 
     def _refuse(
         self,
         pod: ClusterPod,
-        obj: objects.PodObject,
         board: Board,
         names: Sequence[str],
         matches: Matches,
@@ -287,10 +282,7 @@ class Extender:
         before: RefusedPod | None,
     ) -> None:
         """Remember what it depends on that no node may have the pod; `before`: its attempt before this one."""
-        cluster, candidate, node_names, elsewhere = self.cluster, matches.candidate, None, ""
-        if candidate is None:
-            with contextlib.suppress(InputError):
-                candidate = matching.candidate(obj, pod.shape.pod.requests)
+        cluster, node_names, elsewhere = self.cluster, None, ""
         if len(names) < len(cluster.index):
             node_names = frozenset(names)
             # Asked about the same nodes again, it left none out: no other will do for the pod.
@@ -304,7 +296,7 @@ class Extender:
             version=board.version,
             names=before.names if before is not None and before.names == node_names else node_names,
             reserved=frozenset(matches.rows),
-            candidate=candidate,
+            candidate=matches.candidate,
             until=-math.inf if since is None else since + cluster.settings.hold_seconds,
             busy=frozenset(busy),
             load=load.pod if load is not None and busy else None,
@@ -313,16 +305,6 @@ class Extender:
         )
         while len(self.refused_pods) > MOST_REFUSED:
             self.refused_pods.popitem(last=False)
-
-    def board(self, shape: PodShape) -> Board | None:
-        """The verdicts about pods of this shape, as they are at present; None where none are kept."""
-        return self._boards.get(shape)
-
-    def _score(self, board: Board, names: Sequence[str]) -> list[int]:
-        with self.cluster.lock:
-            index, rows = self.cluster.index, self.cluster.rows
-            unscored = [(name, rows[index[name]] if name in index else None) for name in board.unscored(names)]
-        return board.scores(names, unscored)
 
     def not_ready(self) -> str:
         """Reason why nothing can be answered now; empty when it can. The text does not change while the reason
@@ -338,9 +320,9 @@ class Extender:
         if why := self.not_ready():
             raise NotReady(why)
 
-    def _await_binding(self, pod: ClusterPod) -> None:
+    def _await_binding(self, uid: str) -> None:
         """Wait a moment for the binding of the pod that was answered before this one."""
-        while self._undecided is not None and self._undecided[0] != pod.uid and self._expects_bindings:
+        while self._undecided is not None and self._undecided[0] != uid and self._expects_bindings:
             remaining = self._undecided[1] + BINDING_SECONDS - self.cluster.now()
             if remaining <= 0 or not self._decided.wait(remaining):
                 self._undecided, self._expects_bindings = None, False
@@ -352,42 +334,14 @@ class Extender:
                 self._undecided = None
                 self._decided.notify_all()
 
-    def _board(self, shape: PodShape) -> Board:
-        """The board of a shape, brought up to date. Nodes are judged without the cluster's lock: events are taken
-        meanwhile, and count for the next question."""
-        cluster = self.cluster
-        with cluster.lock:
-            cluster.refresh()
-            if self.attempts.settings is not cluster.settings:
-                # A policy was switched: nothing that was judged before counts.
-                self._boards, self.attempts.settings = {}, cluster.settings
-            board = self._boards.pop(shape, None) or Board(shape, cluster.settings, cluster.faults)
-            self._boards[shape] = board
-            while len(self._boards) > max(8, MOST_ENTRIES // max(1, len(cluster.rows))):
-                del self._boards[next(iter(self._boards))]
-            now, first_new = cluster.version, board.version - cluster.changes_before
-            rows: list[Row | None] = []
-            if first_new < 0:
-                rows = list(cluster.rows)
-            elif board.version < now:
-                for name in set(cluster.changes[first_new:]):
-                    place = cluster.index.get(name)
-                    board.forget(name) if place is None else rows.append(cluster.rows[place])
-        board.judge(rows)
-        board.version = now
-        return board
-
     def _matches(self, pod: ClusterPod, obj: objects.PodObject) -> Matches:
         """The nodes on which the pod may take a reservation. Annotations that cannot be read take none: the refusal
         that says so is of its shape."""
         cluster, shape = self.cluster, pod.shape
-        nothing = Matches(shape, cluster.settings)
-        if not cluster.reserved:
-            return nothing
         try:
             candidate = matching.candidate(obj, shape.pod.requests)
         except InputError:
-            return nothing
+            return Matches(shape, cluster.settings)
         own, waits = {}, False
         with cluster.lock:
             rows = [(node, cluster.row(node)) for node in cluster.reserved.nodes_for(candidate)]
@@ -399,7 +353,7 @@ class Extender:
             except Exception as error:  # noqa: BLE001 - one node's fault costs its reservations
                 cluster.faults.note(node, error)
         if not own:
-            return nothing
+            return Matches(shape, cluster.settings, candidate)
         if waits:
             # Not for longer than a reservation is expected to be made free.
             now = cluster.now()
@@ -442,10 +396,10 @@ class Extender:
                 unknown=unknown,
                 passed=passed,
                 reasons=dict(reasons),
-                candidate=matches.candidate,
+                candidate=matches.candidate if matches.rows else None,
                 load=load,
             )
-            self.attempts.put(attempt)
+            self.attempts.put(attempt, self.cluster.settings)
         fields = {"pod": pod.key, "flow": "filter", "nodes": len(names), "passed": passed, "why": dict(reasons)}
         LOG.debug("filter of pod %s: %d of %d nodes pass", pod.key, passed, len(names), extra=fields)
         return attempt
@@ -476,7 +430,8 @@ class Extender:
             raise BindError(f'pods "{name}" is another pod now: uid {obj.metadata.uid}, not {uid}', is_certain=True)
         with self.cluster.lock:
             pod = self.cluster.shapes.pod(obj)
-            return pod, self._matches(pod, obj).candidate
+            matches = self._matches(pod, obj)
+            return pod, matches.candidate if matches.rows else None
 
     def _reserve(self, pod: ClusterPod, node: str, candidate: Candidate | None) -> Promise:
         """Count the pod on the node from now on, if it still fits: others may have come between."""

@@ -97,7 +97,7 @@ class Retries:
 
     def _changes(self, pods: Mapping[str, RefusedPod], now: float) -> dict[str, str]:
         """What has changed since the last look, by uid of the pods of which something has."""
-        extender, cluster, loads = self._extender, self._extender.cluster, self._extender.loads
+        cluster, loads = self._extender.cluster, self._extender.loads
         # Up to where each pod has been looked at: the last look, or its own attempt where that is a later one.
         since = {uid: self._version if self._pods.get(uid) is each else each.version for uid, each in pods.items()}
         with cluster.lock:
@@ -108,7 +108,7 @@ class Retries:
                 judged = self._judged.get(shape, earlier.get(shape, since[uid]))
                 self._judged[shape] = min(judged, since[uid])
             changes = self._latest(min(self._judged.values(), default=cluster.version))
-            boards = {shape: extender.board(shape) for shape in self._judged}
+            boards = {shape: cluster.boards.get(shape) for shape in self._judged}
             with_reservations = {name for name in changes if cluster.reserved.of_node(name)}
             reserved = {uid: self._reserved(each, changes.keys(), with_reservations) for uid, each in pods.items()}
             self._version = cluster.version

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from koordlite.model.wire import objects
-from koordlite.scheduler.attempts import Board
+from koordlite.scheduler.cluster import Board
 from koordlite.scheduler.extender import BINDING_SECONDS, BindError, NotReady
 from koordlite.scheduler.judgement.nodes import JudgeSettings
 from tests.scheduler import builders

@@ -23,7 +23,7 @@ def concerns(shape: PodShape, row: Row) -> bool:
     """Tell whether the pod names Crane, or its agent places pods on the node."""
     if row.crane is not None and row.crane.crane_manager_policy.cpu_manager_policy == wire.STATIC:
         return True
-    return any(map(shape.note, keys.CRANE_REQUEST))
+    return any(map(shape.pod.annotations.get, keys.CRANE_REQUEST))
 
 
 def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:

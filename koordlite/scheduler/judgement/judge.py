@@ -118,7 +118,7 @@ def takes(shape: PodShape, row: Row, settings: JudgeSettings) -> dict[int, dict[
 
 def _policy_mismatch(shape: PodShape, row: Row, settings: JudgeSettings) -> str:
     """Volcano's text when a Guaranteed pod names a topology policy, and kubelet's is another one."""
-    policy, report = shape.note(keys.VOLCANO_NUMA_POLICY), row.report
+    policy, report = shape.pod.annotations.get(keys.VOLCANO_NUMA_POLICY, ""), row.report
     if policy in ("", "none") or not (settings.check_volcano and shape.guaranteed):
         return ""
     if report is None:

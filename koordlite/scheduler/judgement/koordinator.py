@@ -14,7 +14,6 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity, add_resources
 from koordlite.numa import resize
 from koordlite.numa.koordinator import ask, assignments, node_report, schedule
-from koordlite.numa.koordinator.ask import PodRequest
 from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.values import (
     Allocation,
@@ -44,7 +43,7 @@ def concerns(shape: PodShape, row: Row) -> bool:
     report = row.report
     if report is None or keys.CPU_TOPOLOGY not in report.annotations:
         return False
-    request = request_of(shape)
+    request = shape.koordinator_request
     if isinstance(request, Refusal) or (request is not None and (request.bound or request.numa_policy)):
         return True
     labels = row.node.labels if row.node else {}
@@ -55,13 +54,13 @@ def gives_cpus(shape: PodShape, row: Row) -> bool:
     """Tell whether a pod of this shape gets CPUs of its own on the node."""
     if row.is_plain or row.unusable or not concerns(shape, row):
         return False
-    request = request_of(shape)
+    request = shape.koordinator_request
     return not isinstance(request, Refusal | None) and schedule.is_bound(request, state_of(row)) is True
 
 
 def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
     """Koordinator's filter, with what it only finds out when it reserves."""
-    request = request_of(shape)
+    request = shape.koordinator_request
     if request is None:
         return Verdict(NAME)
     if row.unusable:
@@ -74,7 +73,7 @@ def verdict(shape: PodShape, row: Row, settings: JudgeSettings) -> Verdict:
 
 def score(shape: PodShape, row: Row, settings: JudgeSettings) -> Score:
     """Koordinator's score; 0 where the pod does not fit."""
-    request = request_of(shape)
+    request = shape.koordinator_request
     if request is None or isinstance(request, Refusal):
         return Score(0)
     state = state_of(row)
@@ -92,7 +91,7 @@ def score(shape: PodShape, row: Row, settings: JudgeSettings) -> Score:
 
 def promise(shape: PodShape, row: Row, settings: JudgeSettings, uid: str) -> Promise:
     """Allocation of the pod there, as annotations of its Binding."""
-    request = request_of(shape)
+    request = shape.koordinator_request
     if request is None:
         return Promise()
     if isinstance(request, Refusal):
@@ -107,7 +106,7 @@ def promise(shape: PodShape, row: Row, settings: JudgeSettings, uid: str) -> Pro
 def resized(pod: ClusterPod, row: Row) -> Promise | None:
     """Promise of a pod on the node after its request was changed in place, or why it cannot follow; None when it need
     not, or the pod has none that holds."""
-    request = request_of(pod.shape)
+    request = pod.shape.koordinator_request
     if row.is_plain or row.unusable or request is None or isinstance(request, Refusal) or not pod.resource_status:
         return None
     state = state_of(row)
@@ -130,11 +129,6 @@ def resized(pod: ClusterPod, row: Row) -> Promise | None:
 
 def _of(settings: JudgeSettings) -> ask.NUMAArgs:
     return CLOSEST if settings.numa_distance else ask.DEFAULTS
-
-
-def request_of(shape: PodShape) -> PodRequest | Refusal | None:
-    """Request of a pod of this shape, worked out once."""
-    return shape.once(NAME, lambda: ask.of(shape.pod))
 
 
 def state_of(row: Row) -> KoordinatorNode:

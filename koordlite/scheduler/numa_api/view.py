@@ -150,7 +150,7 @@ def _findings(
         if not pod.ended and not pod.deleting:
             is_system = pod.shape.pod.qos_class is QoSClass.SYSTEM
             reserved_sets = (by_kubelet,) if is_system else (by_kubelet, ("koordinator", reserved, True))
-            policy = pod.shape.note(keys.VOLCANO_NUMA_POLICY) if pod.started else ""
+            policy = pod.shape.pod.annotations.get(keys.VOLCANO_NUMA_POLICY, "") if pod.started else ""
             for wrong in rules.of_pod(placed.get(pod.uid, ()), asked_policy=policy, reservations=reserved_sets):
                 yield Finding(pod.namespace, pod.name, wrong)
 
