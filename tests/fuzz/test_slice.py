@@ -33,7 +33,7 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[ProcessPoolExecutor]:
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessPoolExecutor]:
     """A process of its own for each call: an input's processor time and memory are measured of the whole process, and
     threads of other tests would have a part in them."""
     context = multiprocessing.get_context("forkserver")
@@ -41,6 +41,8 @@ def processes() -> Iterator[ProcessPoolExecutor]:
     with pytest.MonkeyPatch.context() as patch:
         # Before Python 3.13 the server looks for what it is to load in the default path alone.
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        # They end without removing the folders of their entries.
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("fuzz")))
         forkserver.ensure_running()
     with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as pool:
         yield pool
