@@ -57,13 +57,13 @@ def found(rig: Rig) -> dict[str, bytes]:
 
 
 def test_batch_pods_run_within_what_they_asked_for(rig: Rig, found: dict[str, bytes]) -> None:
-    rig.tree.load(BATCH)
     agent = rig.enforce("--on-stop", "restore")
     wanted = (409, 40_000, 64 * MiB)
     main = rig.tree.container(BATCH, "main")
     until(lambda: values(rig.tree, main) == values(rig.tree, rig.tree.pod(BATCH)) == wanted, "the values are there")
     assert values(rig.tree, rig.tree.container(BATCH, SANDBOX))[:2] == (2, -1)
 
+    rig.tree.load(BATCH)
     began, used = time.monotonic(), rig.tree.usage_ns(main)
     for_a_while(lambda: values(rig.tree, main) == wanted, "they stay", seconds=2.0)
     assert (rig.tree.usage_ns(main) - used) / (time.monotonic() - began) <= 0.45e9

@@ -6,6 +6,7 @@ Its figures mean nothing here, where other tests run beside it.
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -92,7 +93,9 @@ def test_a_run_beside_other_work_is_thrown_away(tmp_path: pathlib.Path) -> None:
 
 def test_groups_and_processes_are_gone_after_a_kill(tmp_path: pathlib.Path) -> None:
     command = _command(_begun(tmp_path / "results.jsonl"), "--way", "plain", "--batch", "fork", "--seconds", "60")
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+    # What it keeps in files for its run stays behind.
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, env=environment) as process:
         pattern = f"{tree.PREFIX}colocation-{process.pid}/kubepods/besteffort/pod*/*/cgroup.procs"
         point = tree.mounts()[1]["cpuacct"]
         until(lambda: any(file.read_text() for file in point.glob(pattern)), "batch work runs")

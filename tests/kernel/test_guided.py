@@ -17,7 +17,7 @@ def test_the_limit_follows_what_the_kernel_counts_of_a_service(rig: Rig) -> None
     for pod in (SERVICE, BATCH):
         rig.manifests.pod(pod)
         rig.tree.add(pod)
-        rig.tree.load(pod)
+        rig.tree.load(pod, duty=0.2)
     words = ["--record", str(rig.folder / "record"), "--mode", "enforce", "--no-http", "-q", "--interval", "0.5"]
     # What a service waited in less than three seconds decides nothing.
     agent = rig.start("run", *rig.options, *words, "--for", "4.5")

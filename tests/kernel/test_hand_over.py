@@ -19,7 +19,6 @@ SERVICE = Pod("service", "Burstable", "LS")
 def test_a_roll_out_never_lifts_the_limit(rig: Rig) -> None:
     rig.populate(SERVICE, BATCH, threshold=threshold("cfsQuota", percent=30))
     rig.tree.load(SERVICE, duty=0.5)
-    rig.tree.load(BATCH)
     group = rig.tree.qos("BestEffort")
     seen: list[int] = []
     over = threading.Event()
@@ -31,6 +30,7 @@ def test_a_roll_out_never_lifts_the_limit(rig: Rig) -> None:
 
     first = rig.enforce("--on-stop", "keep")
     until(lambda: rig.tree.quota_us(group) > 0, "a quota is in force")
+    rig.tree.load(BATCH)
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:

@@ -90,7 +90,6 @@ def test_a_missed_objective_lowers_the_quota_and_a_met_one_raises_it(rig: Rig, c
     rig.manifests.config(threshold=threshold("guided", percent=65))
     for pod in (STRICT, BATCH):
         rig.manifests.pod(pod)
-    rig.tree.load(BATCH)
     served: list[str] = []
 
     def body() -> bytes:
@@ -105,6 +104,8 @@ def test_a_missed_objective_lowers_the_quota_and_a_met_one_raises_it(rig: Rig, c
         config.write_text(json.dumps({"objectives": section}))
         words = ["--config", str(config), "--record", str(record), "--mode", "enforce", "--no-http", "-q"]
         agent = rig.start("run", *rig.options, *words, "--interval", "0.5")
+        until(record.exists, "the agent has begun")
+        rig.tree.load(BATCH)
         whole = len(rig.tree.effective(group)) * 100_000 * 0.98
         until(lambda: 0 < rig.tree.quota_us(group) < 0.9 * whole, "the strict objective has lowered the quota")
         low = rig.tree.quota_us(group)

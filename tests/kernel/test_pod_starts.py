@@ -27,10 +27,10 @@ FIRST = Pod("first", containers=("main", "side"), batch=(500, 64 * MiB))
 def test_no_quota_is_refused(rig: Rig) -> None:
     """On two CPUs the quota of best effort moves beside its set."""
     rig.populate(SERVICE, FIRST, threshold=threshold(percent=90))
-    rig.tree.load(FIRST)
     service = rig.tree.load(SERVICE, duty=0.2)
     agent = rig.enforce("--interval", "0.3")
     until(lambda: rig.tree.quota_us(rig.tree.pod(FIRST)) > 0, "the first pod has its quota")
+    rig.tree.load(FIRST)
     dice = random.Random(1)
     pods = []
     for number in range(PODS):

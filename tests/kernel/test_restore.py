@@ -117,7 +117,7 @@ def test_kills_at_random_moments_lose_no_byte(rig: Rig, quick: Quick) -> None:
     first two put everything back; the third goes on, and must not take the dead run's limits for what was found."""
     found = settle(rig.tree, rig.manifests)
     rig.tree.load(SERVICE, duty=0.2)
-    rig.tree.load(BATCH)
+    rig.tree.load(BATCH, duty=0.2)
     chance = random.Random(SEED)
     dirty = healed = 0
     most = 3 * first_write(rig.tree, quick, rig.options, found)
