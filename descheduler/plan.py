@@ -190,7 +190,7 @@ class EvictionPlan(msgspec.Struct, frozen=True):
     memory: Mapping[tuple[str, str], object] = msgspec.field(default_factory=dict)
     """Values that plugins want again in the next cycle, by profile and plugin."""
     migration: Mapping[str, MigrationControllerArgs] = msgspec.field(default_factory=dict)
-    """By which rules evictions of a profile become migration jobs; those of the others are asked for at once."""
+    """Rules by which evictions of a profile become migration jobs; those of the others are asked for at once."""
     cordon: tuple[str, ...] = ()
     """Nodes that are to take no more pods while they are emptied."""
     deletion_costs: tuple[DeletionCost, ...] = ()

@@ -57,7 +57,7 @@ class SignalEvent(threading.Event):
         return self.wait(0.0)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set, at most `timeout` seconds and at most 24 days; whether it is."""
+        """Wait until it is set, at most `timeout` seconds and at most 24 days. True when it is."""
         poll = select.poll()
         poll.register(self._reader, select.POLLIN)
         return bool(poll.poll(None if timeout is None else min(math.ceil(timeout * 1000), _LONGEST_MS)))

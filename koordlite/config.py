@@ -115,7 +115,7 @@ class FlightRecord:
     folder: str = "/var/lib/koordlite/record"
     """Where it is kept. It outlives restarts and boots."""
     max_mib: int = bounded(256, ge=4, le=65536)
-    """How much it may take; then the oldest goes. 256 MiB hold about a day of 110 busy pods."""
+    """Most that it may take; then the oldest goes. 256 MiB hold about a day of 110 busy pods."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ LOG = logging.getLogger(__name__)
 KINDS = 100
 """Kinds of faults of subjects that are logged."""
 ROUNDS = 10
-"""So many rounds in a row that end in a fault end the process: a fresh start may help, another round will not."""
+"""Rounds in a row whose faults end the process: a fresh start may help, another round will not."""
 
 
 class FaultGuard:

@@ -1,7 +1,7 @@
 """The narrow seams between the rules and the world: protocols only.
 
 Everything behind `Files` obeys the kernel's rules and raises OSError with the kernel's errno: the real machine
-(`host.files`), the emulated node (`sandbox`) and a recorded folder (`host.recorded`).
+(`host.files`), the emulated node (`lab`) and a recorded folder (`host.recorded`).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ WITHIN_SECONDS = 120.0
 GRACE_SECONDS = 60.0
 """A thread that is silent for so much longer makes the process unhealthy."""
 FAILURES = 10
-"""So many faults in a row make it unhealthy: a fresh process may help, another try will not."""
+"""Faults in a row that make the process unhealthy: a fresh one may help, another try will not."""
 SETTLED_SECONDS = 10.0
 """A thread that reports so long after its last fault is well again."""
 _PAUSES = (0.5, 30.0)

@@ -261,7 +261,7 @@ class Round:
         )
 
     def _standing_of_makers(self, job: MigrationJob) -> Literal["", "lost"]:
-        """Tell whether all that are to make room for the job's pod still may: each has a job, and none has failed
+        """ "lost" when one of those that are to make room for the job's pod cannot any more: it has no job, or failed
         before its pod went."""
         makers = {
             one.pod.uid

@@ -133,9 +133,9 @@ def _parsed(text: str) -> objects.LabelSelector:
 
 
 ASK_ALL = 200
-"""Up to so many nodes are all asked, for the sake of the report."""
+"""Most nodes that are all asked, for the sake of the report."""
 ENOUGH = 3
-"""Of more nodes, no further one is asked once so many would take the pod."""
+"""Places after which no further one of more nodes is asked."""
 
 Answer = tuple[str, tuple[Booking, ...]]
 """Why not, or else what would be taken from which NUMA node."""

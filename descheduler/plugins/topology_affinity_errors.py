@@ -30,7 +30,7 @@ class Config:
     reasons: tuple[str, ...] = REASONS
     """Only pods that failed for one of these reasons count."""
     min_pods: int = bounded(3, ge=1)
-    """So many pods of one owner that failed on one node within the window are a pile."""
+    """Pods of one owner that make a pile when they failed on one node within the window."""
     window: str = duration_text("1h")
     """Pods that were made longer ago do not count towards a pile."""
     delete: bool = False

@@ -73,7 +73,7 @@ class PolicyFile:
         return duration.seconds(interval)
 
     def refresh(self) -> bool:
-        """Check again; whether another policy holds. A file that cannot be used changes nothing but `problems`."""
+        """Read the file again. True when another policy holds; an unusable file changes nothing but `problems`."""
         before, self._text = self._text, None
         try:
             self._text = reader.text_of(self._path) if self._path is not None else ""

@@ -99,7 +99,7 @@ class Endpoints(Router):
         return plain(503 if late or stuck else 200, words)
 
     def _ready(self) -> Answer:
-        """Tell whether it can serve, and reach the cluster. A cycle that failed for another reason is reported."""
+        """Answer 503 while it cannot serve or reach the cluster. A cycle that failed for another reason is reported."""
         with self._lock:
             last = self._last
         if last is None:

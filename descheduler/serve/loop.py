@@ -192,7 +192,7 @@ class Loop:
                 return
 
     def _wait_for_schedule(self, wait: Callable[[float], bool]) -> bool:
-        """Wait until the schedule says so, or `wait` is woken; whether to stop. The clock is looked at again each
+        """Wait until the schedule says so, or `wait` is woken. True to stop. The clock is looked at again each
         minute: one that steps forward past a start leads to one cycle, and one that steps back to none twice."""
         start = float("inf")
         while (schedule := self._policy.schedule) is not None:

@@ -34,7 +34,7 @@ WORTH_EVENTS = 0.33
 """A watch is given up at so many events for each object of the list. Measured: 19 µs for an object that is listed and
 has not changed, 56 µs for an event (docs/performance.md)."""
 FREE_EVENTS = 200
-"""So many events are never too many."""
+"""Events that are never too many, however short the list."""
 LONGEST_REST = 32
 """Most cycles for which a kind is listed before a watch of it is tried again."""
 WAITING_BYTES = 4 << 20

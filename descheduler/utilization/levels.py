@@ -100,7 +100,7 @@ class Level(msgspec.Struct, eq=False):
     capacity: Amounts
     used: dict[str, int]
     ceiling: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """Up to where it may be filled."""
+    """Amounts up to which it may be filled."""
     known_percent: Percent | None = None
     """`percent` until a pod leaves."""
 

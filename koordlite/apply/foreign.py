@@ -26,7 +26,7 @@ FORGET_SECONDS = 3600.0
 MAX_PLACES = 2000
 """Pods come and go: the file that was fought over longest ago is forgotten first."""
 MAX_REFUSED = 500
-"""So too what was refused longest ago."""
+"""The same for refusals."""
 MAX_LISTED = 50
 
 
@@ -53,7 +53,7 @@ class ForeignWriters:
             self._looked_at.pop(type(change), None)
 
     def unsure(self, place: Place) -> None:
-        """Tell whether our last write was taken is not known: what stands there may be ours."""
+        """Forget our last value: it is not known whether the write was taken, and what stands there may be ours."""
         for ours in self._ours.values():
             ours.pop(place, None)
 

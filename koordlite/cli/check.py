@@ -301,7 +301,7 @@ def _nri(settings: Settings) -> Finding:
 
 
 def writable(files: Files, *, uid: int) -> Iterator[Finding]:
-    """Tell whether the user with this number could write limits: asked of the mount options, never by a write."""
+    """Check that the user with this number could write limits: by the mount options, never by a write."""
     points = {mount.point: mount for mount in procfs.mounts(files) if mount.type in ("cgroup", "cgroup2")}
     read_only = sorted(point for point, mount in points.items() if "ro" in mount.options)
     if read_only:
@@ -383,7 +383,7 @@ def _devices(view: ClusterView, api: Api | None) -> Iterator[Finding]:
 
 
 def device_object(api: Api, node: str) -> Iterator[Finding]:
-    """Tell whether a device agent reports devices of the node; nothing where the cluster has no such kind, or no
+    """Check that a device agent reports devices of the node; nothing where the cluster has no such kind, or no
     object. A server refuses an identity before it looks whether there is such a kind: then discovery is asked, which
     everybody may."""
     try:

@@ -120,11 +120,11 @@ def _take_out(args: argparse.Namespace, path: pathlib.Path) -> int:
     settings, seconds = config.named(args.config), _positive(args.last, "--last")
     source = Record(pathlib.Path(args.source or asking.record_folder(settings.record.folder)))
     since = recorded.period(source)[1] - seconds
-    next(iter(source.moments(since=since)), None)  # For the head.
+    next(iter(source.rounds(since=since)), None)  # For the head.
     head = source.head or Head(koordlite=__version__)
     if args.mask:
-        return store.masked(path, head, lambda: source.moments(since=since), decide=verify.decided_again())
-    return store.write(path, head, source.moments(since=since))
+        return store.masked(path, head, lambda: source.rounds(since=since), decide=verify.decided_again())
+    return store.write(path, head, source.rounds(since=since))
 
 
 def _observe_for(args: argparse.Namespace, path: pathlib.Path) -> int:
@@ -148,8 +148,8 @@ def _observe_for(args: argparse.Namespace, path: pathlib.Path) -> int:
             ):
                 agent.run(lambda tick: file.add(agent.last_round) if agent.last_round else None, seconds=seconds)
         if not args.mask:
-            return sum(1 for _ in Record(path).moments()) if path.stat().st_size else 0
-        return store.masked(path, head, Record(raw).moments, decide=verify.decided_again())
+            return sum(1 for _ in Record(path).rounds()) if path.stat().st_size else 0
+        return store.masked(path, head, Record(raw).rounds, decide=verify.decided_again())
 
 
 def _positive(seconds: float, option: str) -> float:

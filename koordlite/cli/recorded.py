@@ -61,7 +61,7 @@ def period(record: Record) -> tuple[float, float]:
 
 def beginning(record: Record) -> float:
     """Time of its first round; reads no more than that one. InputError when it has none."""
-    first = next(record.moments(), None)
+    first = next(record.rounds(), None)
     if first is None:
         do = "wait until its agent has ended a tick, or name another record"
         raise InputError(Problem(str(record.path), "record", "", "it has no moment yet", do))
@@ -86,7 +86,7 @@ def begin(since: str, covered: tuple[float, float]) -> tuple[float, str]:
 
 def rounds(record: Record, since: float) -> Iterator[Tick]:
     """Its rounds from then on, each with what was decided and written in it alone."""
-    for each in record.moments(since=since):
+    for each in record.rounds(since=since):
         yield Tick(
             wall=each.wall,
             snapshot=each.snapshot,
@@ -98,7 +98,7 @@ def rounds(record: Record, since: float) -> Iterator[Tick]:
 
 def _rounds(path: str, wall: float | None) -> collections.deque[RoundRecord]:
     rounds: collections.deque[RoundRecord] = collections.deque(maxlen=MOST_MOMENTS)
-    for each in _newest(path) if wall is None else Record(pathlib.Path(path)).moments(since=wall - PAST_SECONDS):
+    for each in _newest(path) if wall is None else Record(pathlib.Path(path)).rounds(since=wall - PAST_SECONDS):
         if wall is not None and each.wall > wall:
             break
         rounds.append(each)
@@ -106,9 +106,9 @@ def _rounds(path: str, wall: float | None) -> collections.deque[RoundRecord]:
 
 
 def _newest(path: str) -> Iterator[RoundRecord]:
-    """The moments of the last pieces: a day is not read for its last hour."""
+    """The rounds of the last pieces: a day is not read for its last hour."""
     for file in Record(pathlib.Path(path)).files()[-NEWEST_PIECES:]:
-        yield from Record(file).moments()
+        yield from Record(file).rounds()
 
 
 def _ticks(rounds: collections.deque[RoundRecord]) -> Iterator[Tick]:
@@ -161,10 +161,10 @@ def replay(args: argparse.Namespace) -> int:
     outcome: verify.Verification | compare.Comparison
     if other is None:
         with commandline.progress("deciding again"):
-            outcome = verify.check(record.moments(since=since))
+            outcome = verify.check(record.rounds(since=since))
     else:
         with commandline.progress("deciding with other settings"):
-            outcome = compare.compare(record.moments(since=since), other)
+            outcome = compare.compare(record.rounds(since=since), other)
     if args.output == "json":
         sys.stdout.buffer.write(encode(json.document(outcome, record.problems)))
     elif args.output == "html":

@@ -21,7 +21,7 @@ STEPS = 4_000
 WIDTH = 8
 """Places and nodes that are tried for a pod that has to move."""
 _NODES_A_STEP = 20
-"""So many nodes are compared by their amounts in the time of one question."""
+"""Nodes that are compared by their amounts in the time of one question."""
 MOST_ROOMS = 4
 """Nodes on which room is looked for, once the cheapest is known."""
 

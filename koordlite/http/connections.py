@@ -19,27 +19,27 @@ from collections.abc import Callable
 import msgspec
 
 CONNECTIONS = 64
-"""At the same time, besides those for probes."""
+"""Most connections at the same time, besides those for probes."""
 ADDRESS_CONNECTIONS = 16
-"""Of them from one address."""
+"""Most connections from one address."""
 PROBES = 8
 """Slots in which only health is answered."""
 REQUEST_SECONDS = 10.0
-"""From the first byte that may come to the last of the request, the TLS handshake included."""
+"""Time for a whole request, the TLS handshake included."""
 ANSWER_SECONDS = 60.0
-"""From then until the client has taken the answer."""
+"""Time from then until the client has taken the answer."""
 BODY_BYTES = 4096
 """No change of a setting needs more."""
 PROBE_SECONDS = 2.0
-"""For either, in a slot for probes."""
+"""Time for either, in a slot for probes."""
 STRANGERS = 64
 """Connections that have not shown the certificate that they need."""
 ADDRESS_STRANGERS = 8
-"""Of them from one address."""
+"""The same from one address."""
 HANDSHAKE_SECONDS = 5.0
-"""Until they have shown it."""
+"""Time until they have shown it."""
 ALL_BODY_BYTES = 1 << 20
-"""Of all requests that are read or answered at one time."""
+"""Bytes of the bodies of all requests that are read or answered at one time."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ class Connection(msgspec.Struct, eq=False):
     stranger: bool = False
     """It has yet to show its certificate."""
     body_bytes: int = 0
-    """Of the request that is read or answered, counted among those of all."""
+    """Size of the request that is read or answered, counted in `all_body_bytes`."""
 
     def hang_up(self) -> None:
         """Whoever reads or writes there is woken with an error. Not by the TLS layer, which is another thread's."""

@@ -33,14 +33,14 @@ class EvictionSettings(StrategySettings):
     """Common part of the strategies that evict pods."""
 
     max_evictions_per_round: int = bounded(5, ge=1, le=1000)
-    """At most so many pods are evicted in one round; the rest waits for the next one, when use has been measured again.
+    """Most pods that are evicted in one round; the rest waits for the next, when use has been measured again.
     Koordinator has no bound."""
     evict_partly: bool = False
     """Whether pods are evicted even if a pod far above its request may not be, and all candidates together cannot
     release enough. Koordinator does so: innocent pods go, and the node stays full."""
     zero_allocatable_seconds: float = bounded(300.0, ge=0, le=86_400)
-    """How long batch or mid allocatable has to be missing or 0 before pods are evicted for it: under pressure it drops
-    to 0 for a while in the normal course of things."""
+    """Time for which batch or mid allocatable has to be missing or 0 before pods are evicted for it: under pressure it
+    drops to 0 for a while in the normal course of things."""
     usage_age_seconds: float = bounded(2.0, ge=0.1, le=60)
     """No pod is evicted while the last sample of the node's use is older. Koordinator goes back two samples."""
     input_age_seconds: float = bounded(60.0, ge=1, le=3600)
@@ -63,4 +63,4 @@ class MetricsSettings:
     cpi_interval_seconds: float = bounded(60.0, ge=1, le=3600)
     """Time from one window to the next (koordlet's --cpi-collector-interval)."""
     cpi_window_seconds: float = bounded(10.0, ge=0.1, le=600)
-    """How long is counted each time (koordlet's --collect-cpi-timewindow). The next window begins after this one."""
+    """Length of a window (koordlet's --collect-cpi-timewindow). The next one begins after it."""

@@ -27,17 +27,17 @@ from koordlite.threads import Worker
 from koordlite.unchanged import Unchanged
 
 PODS_A_TICK = 16
-"""Of so many pods the processes are looked up in a tick, before the thread begins."""
+"""Pods whose processes are looked up in one tick, before the thread begins."""
 MOST_SOCKETS = 4096
-"""A pod with more is not counted: its owner decides how many it has, and this agent would have to read them."""
+"""Most sockets of a pod that is counted: its owner decides how many it has, and this agent would have to read them."""
 MOST_ALTOGETHER = 65_536
-"""Of all pods in one count."""
+"""Most sockets of all pods in one count."""
 REST = 4.0
-"""After each pod the thread rests so many times as long as it worked: it takes a fifth of a core at most."""
+"""Rest after each pod, in times of the work for it: the thread takes a fifth of a core at most."""
 MOST_OF_A_CORE = 0.01
-"""What all counts may cost: the next one begins later where they cost more."""
+"""Part of a core that counts may cost: the next one begins later where they cost more."""
 _PROCESSES = 3
-"""How many processes of a pod are asked for its tables before it is given up: one may end meanwhile."""
+"""Processes of a pod that are asked for its tables before it is given up: one may end meanwhile."""
 HOST_NETWORK = "it uses the network of the node, so its connections cannot be told from those of others"
 NO_PROCESS = "none of its processes could be asked for its connections"
 
@@ -121,7 +121,7 @@ class ConnectionReader:
             self._counting = False
 
     def _processes(self, place: PodGroups) -> tuple[int, ...]:
-        """Processes, of the sandbox first, whose process stays as long as the pod does."""
+        """First processes of its groups, the sandbox first: that one stays as long as the pod does."""
         pids: list[int] = []
         for group in (*place.sandboxes, *place.containers.values()):
             try:

@@ -26,7 +26,7 @@ MACHINE = ""
 SECONDS = 5.0
 """Between two readings of the machine, of best effort and of all pods together."""
 PLACES_SECONDS = 15.0
-"""Within which every container with a promise is looked at again; it is published once a minute."""
+"""Time within which every container with a promise is read again; it is published once a minute."""
 PLACES_AT_LEAST = 4
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _MILLI = 1000

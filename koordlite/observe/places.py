@@ -20,9 +20,9 @@ from koordlite.observe.rotation import Rotation
 from koordlite.ports import Files
 
 LIMITS_SECONDS = 5.0
-"""Within which a foreign write to a limit is seen, on a node of any size."""
+"""Time within which a foreign write to a limit is noticed, on a node of any size."""
 FOLDERS_SECONDS = 30.0
-"""Within which a group that nobody names is found below a container or a known pod."""
+"""Time within which a group that nobody names is noticed below a container or a known pod."""
 DEPTH = 64
 """Levels below the besteffort group that are looked at. Each costs a walk along its path: with a thousand of them,
 which a container that may write its own group can make, a tick would take seconds."""
@@ -137,8 +137,8 @@ class Places:
         return states
 
     def _ask_for(self, fields: Set[str], fields_of: Mapping[str, Set[str]]) -> None:
-        """Fields to read of each group. Kubelet's own groups show all there is: whether the kernel has a file at
-        all."""
+        """Set the fields to read of each group. Kubelet's own groups are read whole, since they show which files the
+        kernel has."""
         supported = self._cgroups.supported(sorted(frozenset(fields).union(*fields_of.values())))
         if supported == self._supported and fields_of is self._fields_of and fields == self._common:
             return

@@ -17,7 +17,7 @@ from koordlite.ports import Files
 MACHINE = ""
 RESOURCES = ("cpu", "memory", "io")
 PODS_SECONDS = 15.0
-"""Within which every pod is looked at again: the kernel's shortest mean is over ten."""
+"""Time within which every pod is read again: the kernel's shortest mean is over ten seconds."""
 AT_LEAST_PODS = 16
 
 Pressures = Mapping[str, Pressure]

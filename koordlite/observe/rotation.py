@@ -27,7 +27,7 @@ class Rotation(Generic[T]):
         self._time: float | None = None
 
     def begin(self, now: float, *, fresh: Collection[str] = ()) -> None:
-        """A round of looking at the time `now`; names in `fresh` are not taken from memory."""
+        """Begin a round at the time `now`; names in `fresh` are read anew."""
         passed = self._seconds if self._time is None else max(0.0, now - self._time)
         share = math.ceil(len(self._values) * min(1.0, passed / self._seconds))
         # What was read last stands last.
@@ -54,7 +54,7 @@ class Rotation(Generic[T]):
         return self._values[name]
 
     def renew(self) -> bool:
-        """Read what is due; whether anything of it is not what it was."""
+        """Read what is due. True when any of it has changed."""
         before = {name: self._values.get(name) for name in self._due}
         return any(self.reread(name) is not value for name, value in before.items())
 

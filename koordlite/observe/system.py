@@ -146,8 +146,8 @@ class IRQReader:
 CORE_SCHED = "core_sched"
 """What a strategy names to see them (`Strategy.reads`)."""
 COOKIE_SECONDS = 30.0
-"""Within which a process without a cookie is found in a container: its children inherit one, so that only processes
-that enter from outside have none."""
+"""Time within which a process without a cookie is noticed: children inherit one, so that only processes that enter a
+container from outside have none."""
 COOKIES_AT_LEAST = 16
 _NOT_READ = CoreSched()
 

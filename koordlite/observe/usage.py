@@ -20,7 +20,7 @@ from koordlite.ports import Clock, Files
 CONTAINER = "container"
 _NS_OF_A_MILLI = 1_000_000
 MEMORY_SECONDS = 5.0
-"""Within which the memory of every pod is read again: the kernel adds up memory.stat for longer than all the rest."""
+"""Time within which the memory of every pod is read again: memory.stat costs the kernel more than all the rest."""
 AT_LEAST_MEMORY = 48
 
 

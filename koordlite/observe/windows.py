@@ -75,7 +75,7 @@ class History:
                 window.first -= needed
 
     def over(self, lengths: Iterable[float]) -> None:
-        """From now on these windows; one that was not there begins with the samples that are."""
+        """Change the windows; a new one starts from the retained samples."""
         for length in lengths:
             if length not in self._windows:
                 self._windows[length] = _Window(length, 0, sum(self._cpu), sum(self._memory))

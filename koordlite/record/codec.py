@@ -256,7 +256,7 @@ def _checked(expected: tuple[type, ...], value: Any) -> Any:
 
 @functools.cache
 def vocabulary() -> Mapping[type, str]:
-    """Every class that a moment, a change, a strategy's settings or the cluster's view is made of, with its name in
+    """Every class that a round, a change, a strategy's settings or the cluster's view is made of, with its name in
     records.
 
     TypeError when two classes would have one name.

@@ -1,4 +1,4 @@
-"""A moment as what changed since the one before it, in MessagePack.
+"""A round as what changed since the one before it, in MessagePack.
 
 A frame is a map from field to what it holds now: a list of one for the whole value, or a map from place to value for
 the items of a tuple or mapping that changed while its order stayed. Whether something changed is asked of the bytes:
@@ -62,7 +62,7 @@ class _Written(msgspec.Struct):
 
 
 class DifferenceWriter:
-    """Gives each moment as its difference from the one before."""
+    """Gives each round as its difference from the one before."""
 
     def __init__(self) -> None:
         self._before: dict[str, _Written] = {}
@@ -114,14 +114,14 @@ def _mark(raw: bytes) -> bytes:
 
 
 class DifferenceReader:
-    """Gives the moments again. What did not change stays the same object."""
+    """Gives the rounds again. What did not change stays the same object."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self._snapshot: Snapshot | None = None
 
-    def moment(self, raw: bytes) -> RoundRecord:
-        """The moment in a frame. Damage when there is none, RecordError when this koordlite has other fields."""
+    def read(self, raw: bytes) -> RoundRecord:
+        """The round in a frame. Damage when there is none, RecordError when this koordlite has other fields."""
         frame = codec.decode(raw)
         if not isinstance(frame, dict):
             raise Damage("a frame holds something else than a moment")

@@ -71,7 +71,7 @@ class Names(msgspec.Struct):
 
 
 class Mask:
-    """Gives moments with pseudonyms. Objects that did not change from one moment to the next stay the same ones."""
+    """Gives rounds with pseudonyms. Objects that did not change from one round to the next stay the same ones."""
 
     def __init__(self, names: Names) -> None:
         kinds = (
@@ -89,7 +89,7 @@ class Mask:
         words = "|".join(map(re.escape, sorted(longest, key=len, reverse=True)))
         self._pattern = re.compile(rf"(?<![\w.-])({words})(?![\w-])") if words else None
         self._last: dict[int, tuple[Any, Any]] = {}
-        """Values of the moment before and what they became, by id; the value itself, so that no id is used again."""
+        """Values of the round before and what they became, by id; the value itself, so that no id is used again."""
         self._current: dict[int, tuple[Any, Any]] = {}
         self._special: Mapping[type, Callable[[Any], Any]] = {
             Place: lambda each: Place(each.kind, tuple(map(self.text, each.parts))),
@@ -109,7 +109,7 @@ class Mask:
             objects.ObjectMeta: self._object_meta,
         }
 
-    def moment(self, record: RoundRecord) -> RoundRecord:
+    def apply(self, record: RoundRecord) -> RoundRecord:
         """`record` with pseudonyms."""
         self._last, self._current = self._current, {}
         masked: RoundRecord = self.value(record)

@@ -22,7 +22,7 @@ def pieces(folder: Path) -> tuple[Path, ...]:
 
 
 class Record:
-    """The moments of a file or folder, oldest first, as often as wanted."""
+    """The rounds of a file or folder, oldest first, as often as wanted."""
 
     def __init__(self, path: Path) -> None:
         """RecordError when there is no record at `path`; OSError when it cannot be read."""
@@ -43,8 +43,8 @@ class Record:
         """The files it is made of."""
         return pieces(self.path) if self.path.is_dir() else (self.path,)
 
-    def moments(self, *, since: float | None = None) -> Iterator[RoundRecord]:
-        """Every moment that can be read, from `since` (seconds since the epoch) on."""
+    def rounds(self, *, since: float | None = None) -> Iterator[RoundRecord]:
+        """Every round that can be read, from `since` (seconds since the epoch) on."""
         self.problems = []
         for path in self._from(since):
             try:
@@ -77,7 +77,7 @@ class Record:
         at = 0
         while 0 <= at < len(raw):
             piece = _Piece(raw, segment.check_start(raw, at, source), source)
-            yield from piece.moments()
+            yield from piece.rounds()
             self.head = piece.head or self.head
             if piece.end == len(raw) or raw.startswith(segment.MARK, piece.end):
                 at = piece.end
@@ -96,7 +96,7 @@ class _Piece(msgspec.Struct):
     head: Head | None = None
     why: str = "the rest is cut off or damaged"
 
-    def moments(self) -> Iterator[RoundRecord]:
+    def rounds(self) -> Iterator[RoundRecord]:
         parser = Parser()
         for after, body in segment.bodies(self.raw, self.end):
             try:
@@ -116,7 +116,7 @@ def _begins(path: Path) -> float:
     """Time of the first round of a file, in seconds since the epoch; without one it is later than all."""
     try:
         raw = path.read_bytes()
-        first = next(_Piece(raw, segment.check_start(raw, 0, str(path)), str(path)).moments(), None)
+        first = next(_Piece(raw, segment.check_start(raw, 0, str(path)), str(path)).rounds(), None)
     except (FileNotFoundError, RecordError):
         return math.inf
     return math.inf if first is None else first.wall

@@ -29,7 +29,7 @@ LONGEST_FRAME = 1 << 24
 """A length beyond it is no length: the text of MARK, read as one, is far beyond."""
 LONGEST_CONTENT = 1 << 28
 _WINDOW_LOG = 19
-"""How far the compression looks back: 512 KiB, some fourteen moments of 110 pods. Writing takes 1.6 MiB of memory; with
+"""How far the compression looks back: 512 KiB, some fourteen rounds of 110 pods. Writing takes 1.6 MiB of memory; with
 a window of 2 MiB it is 3.1, for 6 % fewer bytes."""
 _WIDEST_LOG = 21
 """What a reader takes: earlier records look back 2 MiB."""
@@ -52,20 +52,20 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PieceWriter:
-    """Turns moments into the bytes of one piece."""
+    """Turns rounds into the bytes of one piece."""
 
     def __init__(self, head: Head) -> None:
         terms = zstandard.ZstdCompressionParameters.from_level(
             _LEVEL, window_log=_WINDOW_LOG, hash_log=_HASH_LOG, chain_log=_CHAIN_LOG
         )
         self._compress = zstandard.ZstdCompressor(compression_params=terms).compressobj()
-        self._moments = difference.DifferenceWriter()
+        self._differences = difference.DifferenceWriter()
         self.start = MARK + bytes([VERSION]) + self._frame(msgspec.msgpack.encode(head))
         """What the piece begins with."""
 
     def frame(self, record: RoundRecord) -> bytes:
         """The bytes that add `record`."""
-        return self._frame(self._moments.frame(record))
+        return self._frame(self._differences.frame(record))
 
     def _frame(self, content: bytes) -> bytes:
         body = self._compress.compress(content) + self._compress.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
@@ -78,11 +78,11 @@ class Parser:
     def __init__(self) -> None:
         limit = zstandard.ZstdDecompressor(max_window_size=1 << _WIDEST_LOG)
         self._decompress = limit.decompressobj()
-        self._moments = difference.DifferenceReader()
+        self._differences = difference.DifferenceReader()
         self.head: Head | None = None
 
     def take(self, body: bytes) -> RoundRecord | None:
-        """The moment in a frame; None for the head. Damage when it is neither, RecordError when this koordlite has
+        """The round in a frame; None for the head. Damage when it is neither, RecordError when this koordlite has
         other classes or fields than the one that wrote it."""
         content = bytearray()
         try:
@@ -93,7 +93,7 @@ class Parser:
         except (zstandard.ZstdError, EOFError) as error:
             raise Damage(f"a frame cannot be decompressed: {error}") from error
         if self.head is not None:
-            return self._moments.moment(bytes(content))
+            return self._differences.read(bytes(content))
         try:
             self.head = msgspec.msgpack.decode(content, type=Head)
         except UNREADABLE as error:

@@ -20,12 +20,12 @@ from koordlite.record.round_record import RecordError, RoundRecord
 from koordlite.record.segment import Head, PieceWriter
 
 PIECES = 16
-"""So many fill the bound, and the oldest of them goes at once. Each begins with a whole picture."""
+"""Pieces that fill the bound; the oldest is dropped as a whole. Each begins with a whole picture."""
 LOCK = "lock"
 
 
 class Recorder:
-    """Adds moments to a folder that it alone writes."""
+    """Adds rounds to a folder that it alone writes."""
 
     def __init__(self, folder: Path, head: Head, *, max_bytes: int) -> None:
         """Makes the folder. RecordError when another process records there, OSError when it cannot be written."""
@@ -108,7 +108,7 @@ MOST_BYTES = 4 << 20
 
 
 class OneFile:
-    """Appends moments to a new file."""
+    """Appends rounds to a new file."""
 
     def __init__(self, path: Path, head: Head) -> None:
         """FileExistsError when there is one already."""
@@ -157,6 +157,6 @@ def masked(
     for record in records():
         names.take_in(record.snapshot)
     mask = Mask(names)
-    pseudonymous = map(mask.moment, records())
+    pseudonymous = map(mask.apply, records())
     masked_head = Head(koordlite=head.koordlite, node=mask.text(head.node), machine="", masked=True)
     return write(path, masked_head, map(decide, pseudonymous) if decide else pseudonymous)

@@ -123,7 +123,7 @@ class Comparison(msgspec.Struct, kw_only=True):
     other: Side = msgspec.field(default_factory=Side)
     points: list[Point] = msgspec.field(default_factory=list)
     turns: list[Turn] = msgspec.field(default_factory=list)
-    """The first moments at which a subject began to be decided differently."""
+    """The first rounds in which a subject began to be decided differently."""
     turns_seen: int = 0
 
 

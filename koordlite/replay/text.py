@@ -19,7 +19,7 @@ _WIDTH = 34
 
 
 def text(outcome: Verification | Comparison, problems: Iterable[Problem] = ()) -> str:
-    """Tell whether the record can be judged again to the letter, or what would have differed."""
+    """Text of the answer: that the record was judged again to the letter, or what would have differed."""
     lines = _check(outcome) if isinstance(outcome, Verification) else _comparison(outcome)
     return "".join(f"{line}\n" for line in (*lines, *(f"not read: {problem}" for problem in problems)))
 

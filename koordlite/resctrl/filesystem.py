@@ -165,7 +165,7 @@ class ResctrlFS:
             self._write(path, text.encode(), silent=refusal.UNKNOWN_ID)
 
     def write_back(self, group: str, raw: bytes) -> bool:
-        """Write what `schemata_raw` found, as far as it differs and its cache ids are still there; whether it did."""
+        """Write what `schemata_raw` read, as far as it differs and its cache ids still exist. True when it differed."""
         target = schemata.parse(raw.decode()).values
         differing = self.schemata(group).difference(target)
         if differing:

@@ -108,7 +108,7 @@ class World:
         self._allocatable.pop(name, None)
 
     def put_pod(self, obj: PodObject) -> bool:
-        """A Pod came or changed. Whether that may matter to a Reservation."""
+        """Take in a Pod that came or changed. True when that may matter to a Reservation."""
         pod = self._shapes.pod(obj)
         takes = keys.RESERVATION_ALLOCATED in (obj.metadata.annotations or {})
         if not pod.node or pod.stands_for or takes:
@@ -142,7 +142,7 @@ class World:
         return mattered or self._matters(pod.uid)
 
     def remove_pod(self, key: str) -> bool:
-        """The pod `namespace/name` is gone. Whether that may matter to a Reservation."""
+        """Forget the pod `namespace/name`. True when that may matter to a Reservation."""
         uid = self._uids.pop(key, "")
         mattered = self._matters(uid)
         self._drop(uid)

@@ -496,7 +496,7 @@ class Cluster:
             return Row(state.name, {}, node=state.node, unusable=self.faults.note(state.name, error))
 
     def _placed(self, pod: ClusterPod, before: ClusterPod | None) -> None:
-        """Node on which the pod counts from now on."""
+        """Count the pod on its node, and end what was assumed for it."""
         now, uid = self.now(), pod.uid
         if pod.node or pod.ended or pod.deleting or pod.scheduler not in self.settings.profiles:
             self.waiting.pop(uid, None)

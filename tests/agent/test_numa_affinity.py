@@ -276,7 +276,7 @@ def test_a_record_gives_the_same_decisions(tmp_path: Path) -> None:
     store.write(tmp_path / "plain", Head(koordlite="1"), moments)
     store.masked(tmp_path / "masked", Head(koordlite="1"), lambda: moments, verify.decided_again())
     for name in ("plain", "masked"):
-        read = list(Record(tmp_path / name).moments())
+        read = list(Record(tmp_path / name).rounds())
         assert read[-1].snapshot.affinity.connections == moments[-1].snapshot.affinity.connections
         found = verify.check(read)
         assert found.same, found.mismatches

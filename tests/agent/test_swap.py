@@ -127,7 +127,7 @@ def test_a_recorded_round_comes_out_the_same(tmp_path: Path) -> None:
             assert agent.last_round
             recorder.add(agent.last_round)
     recorder.close()
-    moments = list(Record(tmp_path / "record").moments())
+    moments = list(Record(tmp_path / "record").rounds())
     assert [moment.snapshot.swap_bytes for moment in moments] == [8 * GIB] * 4
     decisions = [d for moment in moments for d in moment.decisions if d.subject == "pod/ns/batch"]
     limits = [d.evidence["swap_bytes"] for d in decisions if d.reason == "SwapLimit"]

@@ -43,7 +43,7 @@ def test_waits_by_a_pods_own_quota_are_no_contention_and_those_by_others_are(rig
     assert agent.wait() == 0
     rig.tree.end(*loads)
     last: dict[str, Decision] = {}
-    for moment in Record(rig.folder / "record").moments():
+    for moment in Record(rig.folder / "record").rounds():
         last |= {each.subject: each for each in moment.decisions if each.strategy == "cpuContention"}
     throttled, service = last["pod/default/throttled"], last["pod/default/service"]
     assert throttled.reason == "ThrottledByOwnLimit", throttled

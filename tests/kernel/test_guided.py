@@ -22,7 +22,7 @@ def test_the_limit_follows_what_the_kernel_counts_of_a_service(rig: Rig) -> None
     # What a service waited in less than three seconds decides nothing.
     agent = rig.start("run", *rig.options, *words, "--for", "4.5")
     assert agent.wait() == 0
-    decisions = [d for moment in Record(rig.folder / "record").moments() for d in moment.decisions]
+    decisions = [d for moment in Record(rig.folder / "record").rounds() for d in moment.decisions]
     # Which of them it is depends on what else runs on this machine.
     following = [d for d in decisions if d.reason in ("ServicesDoNotWait", "WaitCauseUnknown", "ServicesWait")]
     assert {d.evidence.get("service") for d in following} - {None}, {d.reason for d in decisions}

@@ -112,7 +112,7 @@ def test_a_missed_objective_lowers_the_quota_and_a_met_one_raises_it(rig: Rig, c
         rig.manifests.pod(LOOSE)
         until(lambda: rig.tree.quota_us(group) > low, "the loose objective has raised the quota")
         assert agent.stop() == 0, agent.said()
-    decisions = [d for moment in Record(record).moments() for d in moment.decisions if d.strategy == "cpuSuppress"]
+    decisions = [d for moment in Record(record).rounds() for d in moment.decisions if d.strategy == "cpuSuppress"]
     reasons = {d.reason for d in decisions}
     assert {"ServiceObjective", "ObjectiveMissed", "ObjectiveMet"} <= reasons, reasons
     limiting = [d.evidence["value"] for d in decisions if d.reason == "ServiceObjective"]

@@ -105,7 +105,7 @@ def test_moments_follow_from_those_before_them(
     for decisions in chain:
         seen = dataclasses.replace(moments[0].snapshot, evicted=data.draw(keys))
         moment = msgspec.structs.replace(moments[0], decisions=decisions, snapshot=seen)
-        back = reader.moment(writer.frame(moment))
+        back = reader.read(writer.frame(moment))
         assert back == moment
         assert list(back.snapshot.evicted) == list(moment.snapshot.evicted)
         assert repr(back.decisions) == repr(moment.decisions)
@@ -115,7 +115,7 @@ def test_equal_numbers_of_another_kind_and_another_order_are_changes(moments: li
     writer, reader = difference.DifferenceWriter(), difference.DifferenceReader()
     for evidence in ({"a": 1, "b": 2}, {"a": 1.0, "b": 2}, {"b": 2, "a": 1.0}, {"b": 2, "a": True}):
         moment = msgspec.structs.replace(moments[0], decisions=(Decision("node", "hold", "X", evidence),))
-        back = reader.moment(writer.frame(moment))
+        back = reader.read(writer.frame(moment))
         assert repr(back.decisions) == repr(moment.decisions)
 
 
@@ -176,9 +176,9 @@ def test_a_field_of_a_moment_or_picture_that_is_gone_is_named(moments: list[Roun
         ("mood", "round_record.RoundRecord has no"),
     ):
         with pytest.raises(RecordError, match=owner):
-            difference.DifferenceReader().moment(codec.encode({name: [1]}))
+            difference.DifferenceReader().read(codec.encode({name: [1]}))
     with pytest.raises(RecordError, match=r"snapshot.Snapshot in the record lacks"):
-        difference.DifferenceReader().moment(codec.encode({"wall": [1.0]}))
+        difference.DifferenceReader().read(codec.encode({"wall": [1.0]}))
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def masked(named: list[RoundRecord], tmp_path_factory: pytest.TempPathFactory) -
 
 
 def test_no_name_is_left_in_any_field(masked: Path) -> None:
-    moments = list(Record(masked).moments())
+    moments = list(Record(masked).rounds())
     left = [name for name in (*NAMES, "acme.example") if name in repr(moments)]
     assert left == []
     assert {pod.name for pod in moments[0].snapshot.pods} == {"pod-1", "pod-2", "pod-3"}
@@ -54,25 +54,25 @@ def test_no_name_is_left_in_any_field(masked: Path) -> None:
 
 def test_the_head_says_that_it_is_masked_and_names_no_machine(masked: Path) -> None:
     record = Record(masked)
-    list(record.moments())
+    list(record.rounds())
     assert record.head == Head(koordlite="1", node="node-1", machine="", masked=True)
 
 
 def test_what_rules_read_stays(named: list[RoundRecord], masked: Path) -> None:
-    before, after = named[-1].snapshot, list(Record(masked).moments())[-1].snapshot
+    before, after = named[-1].snapshot, list(Record(masked).rounds())[-1].snapshot
     assert [pod.uid for pod in after.pods] == [pod.uid for pod in before.pods]
     assert [pod.labels["koordinator.sh/qosClass"] for pod in after.pods] == ["BE", "LS", "BE"]
     assert (after.usage, after.cgroups, after.topology) == (before.usage, before.cgroups, before.topology)
 
 
 def test_judged_again_it_gives_the_decisions_it_holds(named: list[RoundRecord], masked: Path) -> None:
-    assert verify.check(Record(masked).moments()).same
-    reasons = [[d.reason for d in moment.decisions] for moment in Record(masked).moments()]
+    assert verify.check(Record(masked).rounds()).same
+    reasons = [[d.reason for d in moment.decisions] for moment in Record(masked).rounds()]
     assert reasons == [[d.reason for d in moment.decisions] for moment in named]
 
 
 def test_the_same_name_has_the_same_pseudonym_everywhere(masked: Path) -> None:
-    for moment in Record(masked).moments():
+    for moment in Record(masked).rounds():
         known = {f"pod/{pod.namespace}/{pod.name}" for pod in moment.snapshot.pods}
         assert {d.subject for d in moment.decisions if d.subject.startswith("pod/")} <= known
 
@@ -88,7 +88,7 @@ def test_unchanged_parts_stay_the_same_objects(named: list[RoundRecord]) -> None
     names = Names()
     names.take_in(named[-1].snapshot)
     mask = Mask(names)
-    first, second = mask.moment(named[3]), mask.moment(named[4])
+    first, second = mask.apply(named[3]), mask.apply(named[4])
     assert first.snapshot.pods is second.snapshot.pods
     assert first.snapshot.topology is second.snapshot.topology
 

@@ -23,7 +23,7 @@ File = Callable[[bytes], Path]
 def test_every_moment_comes_back_as_it_was(moments: list[RoundRecord], written: Written, file: File) -> None:
     raw, _ = written(moments)
     record = Record(file(raw))
-    assert list(record.moments()) == moments
+    assert list(record.rounds()) == moments
     assert record.problems == []
     assert record.head and record.head.node == "node-a"
 
@@ -31,7 +31,7 @@ def test_every_moment_comes_back_as_it_was(moments: list[RoundRecord], written: 
 def test_unchanged_parts_of_the_picture_stay_the_same_objects(
     moments: list[RoundRecord], written: Written, file: File
 ) -> None:
-    first, second, *_ = Record(file(written(moments)[0])).moments()
+    first, second, *_ = Record(file(written(moments)[0])).rounds()
     assert first.snapshot.topology is second.snapshot.topology
     assert first.settings is second.settings
 
@@ -50,7 +50,7 @@ def test_cut_off_anywhere_the_moments_before_it_are_read_and_the_cut_is_told(
     raw, ends = written(moments)
     for cut in (ends[0] - 1, ends[0], ends[0] + 1, ends[7] + 5, ends[-1] - 1, ends[-1]):
         record = Record(file(raw[:cut]))
-        assert list(record.moments()) == moments[: sum(end <= cut for end in ends)]
+        assert list(record.rounds()) == moments[: sum(end <= cut for end in ends)]
         assert bool(record.problems) == (cut not in ends)
 
 
@@ -59,7 +59,7 @@ def test_a_file_cut_off_inside_the_mark_is_no_record(
     moments: list[RoundRecord], file: File, cut: int, head: Head
 ) -> None:
     with pytest.raises(RecordError):
-        list(Record(file(PieceWriter(head).start[:cut])).moments())
+        list(Record(file(PieceWriter(head).start[:cut])).rounds())
 
 
 def test_a_damaged_byte_costs_no_more_than_its_piece(moments: list[RoundRecord], written: Written, file: File) -> None:
@@ -68,7 +68,7 @@ def test_a_damaged_byte_costs_no_more_than_its_piece(moments: list[RoundRecord],
     spoiled = bytearray(one + two)
     spoiled[ends[4] + segment.FRAME_HEAD_BYTES + 2] ^= 0x40
     record = Record(file(bytes(spoiled)))
-    assert list(record.moments()) == moments[:5] + moments[8:]
+    assert list(record.rounds()) == moments[:5] + moments[8:]
     (problem,) = record.problems
     assert str(ends[4]) in problem.field
 
@@ -86,7 +86,7 @@ def test_whatever_bytes_are_changed_no_wrong_moment_is_read(
     path = tmp_path_factory.getbasetemp() / "fuzzed.record"
     path.write_bytes(bytes(raw))
     try:
-        found = list(Record(path).moments())
+        found = list(Record(path).rounds())
     except RecordError:
         return
     assert all(moment in moments for moment in found)
@@ -185,4 +185,4 @@ def test_a_piece_of_a_version_with_other_fields_is_refused_with_class_field_and_
     )
     raw = writer.start + writer.frame(moments[0])
     with pytest.raises(RecordError, match=r"a.record: usage.Usage has no field xamples .* koordlite 7.8.9 wrote it"):
-        list(Record(file(raw)).moments())
+        list(Record(file(raw)).rounds())

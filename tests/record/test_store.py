@@ -40,7 +40,7 @@ def test_it_never_takes_more_than_its_bound_and_keeps_the_newest(
         recorder.add(moment)
         assert size(tmp_path) == recorder.bytes_held <= bound
     recorder.close()
-    kept = list(Record(tmp_path).moments())
+    kept = list(Record(tmp_path).rounds())
     assert kept == fed[-len(kept) :]
     assert len(kept) < len(fed)
     assert size(tmp_path) > bound // 4
@@ -52,7 +52,7 @@ def test_it_can_be_read_while_it_is_written(moments: list[RoundRecord], head: He
         recorder.add(moment)
         if number % 7 == 0:
             record = Record(tmp_path)
-            assert list(record.moments()) == moments[:number]
+            assert list(record.rounds()) == moments[:number]
             assert record.problems == []
     recorder.close()
 
@@ -69,7 +69,7 @@ def test_a_piece_that_is_dropped_while_it_is_read_is_passed_over(
     listed = record.files()
     monkeypatch.setattr(Record, "files", lambda self: listed)
     oldest.unlink()
-    assert list(record.moments())
+    assert list(record.rounds())
 
 
 def test_the_next_run_goes_on_in_a_new_piece(moments: list[RoundRecord], head: Head, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_the_next_run_goes_on_in_a_new_piece(moments: list[RoundRecord], head: H
         for moment in half:
             recorder.add(moment)
         recorder.close()
-    assert list(Record(tmp_path).moments()) == moments
+    assert list(Record(tmp_path).rounds()) == moments
     assert len(Record(tmp_path).files()) == 2
 
 
@@ -107,7 +107,7 @@ def test_a_full_disk_leaves_a_gap_and_nothing_else(
     full = False
     recorder.add(moments[2])
     recorder.close()
-    assert list(Record(tmp_path).moments()) == [moments[0], moments[2]]
+    assert list(Record(tmp_path).rounds()) == [moments[0], moments[2]]
 
 
 def test_a_disk_that_stays_full_is_not_strewn_with_pieces(
@@ -125,7 +125,7 @@ def test_a_disk_that_stays_full_is_not_strewn_with_pieces(
     assert recorder.bytes_held == size(tmp_path) == held + 5
     recorder.add(moments[2])
     recorder.close()
-    assert list(Record(tmp_path).moments()) == [moments[0], moments[2]]
+    assert list(Record(tmp_path).rounds()) == [moments[0], moments[2]]
 
 
 @pytest.mark.parametrize(
@@ -149,11 +149,11 @@ def test_a_piece_that_is_none_does_not_cost_the_others(
         recorder.close()
         (tmp_path / f"{2 * len(Record(tmp_path).files()):08d}.piece").write_bytes(torn)
     record = Record(tmp_path)
-    assert list(record.moments()) == moments
+    assert list(record.rounds()) == moments
     assert [why in problem.why for problem in record.problems] == ([True, True] if why else [])
-    assert list(record.moments(since=moments[7].wall)) == moments[7:]
+    assert list(record.rounds(since=moments[7].wall)) == moments[7:]
     with pytest.raises(RecordError):
-        list(Record(tmp_path / "00000002.piece").moments())
+        list(Record(tmp_path / "00000002.piece").rounds())
 
 
 @pytest.mark.parametrize("at", [0, 3, 6, 12, 19], ids=lambda at: f"from moment {at} on")
@@ -163,7 +163,7 @@ def test_only_from_a_time_on_is_asked_for(moments: list[RoundRecord], head: Head
         for moment in part:
             recorder.add(moment)
         recorder.close()
-    assert list(Record(tmp_path).moments(since=moments[at].wall)) == moments[at:]
+    assert list(Record(tmp_path).rounds(since=moments[at].wall)) == moments[at:]
 
 
 def test_files_of_others_in_the_folder_are_left_alone(moments: list[RoundRecord], head: Head, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_files_of_others_in_the_folder_are_left_alone(moments: list[RoundRecord]
     recorder = Recorder(tmp_path, head, max_bytes=1 << 20)
     recorder.add(moments[0])
     recorder.close()
-    assert list(Record(tmp_path).moments()) == moments[:1]
+    assert list(Record(tmp_path).rounds()) == moments[:1]
     assert (tmp_path / "mine.piece").read_text() == "not a piece"
 
 
@@ -181,7 +181,7 @@ from pathlib import Path
 from koordlite.record.reader import Record
 from koordlite.record.segment import Head
 from koordlite.record.store import Recorder
-moments = list(Record(Path(sys.argv[1])).moments())
+moments = list(Record(Path(sys.argv[1])).rounds())
 recorder = Recorder(Path(sys.argv[2]), Head(koordlite="1"), max_bytes=1 << 20)
 while True:
     for moment in moments:
@@ -202,6 +202,6 @@ def test_a_killed_writer_leaves_all_it_had_said(moments: list[RoundRecord], head
         said = sum(1 for _ in zip(range(17), process.stdout, strict=False))
         process.send_signal(signal.SIGKILL)
         said += len(process.stdout.read().splitlines())
-    found = list(Record(target).moments())
+    found = list(Record(target).rounds())
     assert len(found) in (said, said + 1)
     assert found[:said] == [moments[number % len(moments)] for number in range(said)]

@@ -31,12 +31,12 @@ def test_the_run_has_what_is_hard_to_repeat(eventful: Eventful) -> None:
 
 def test_what_is_read_is_what_the_agent_had(eventful: Eventful) -> None:
     folder, moments = eventful
-    assert list(Record(folder).moments()) == moments
+    assert list(Record(folder).rounds()) == moments
 
 
 def test_every_decision_comes_out_as_recorded(eventful: Eventful) -> None:
     folder, moments = eventful
-    found = verify.check(Record(folder).moments())
+    found = verify.check(Record(folder).rounds())
     assert (found.wrong, found.rounds) == (0, len(moments)), text.text(found)
     assert found.decisions == sum(len(moment.decisions) for moment in moments)
     assert "every decision is the same as recorded" in text.text(found)
@@ -46,7 +46,7 @@ def test_a_limit_that_followed_what_services_waited_comes_out_as_recorded(guided
     folder, moments = guided
     reasons = {d.reason for moment in moments for d in moment.decisions if d.strategy == "cpuSuppress"}
     assert {"WaitCauseUnknown", "ServicesWait", "ServicesDoNotWait"} <= reasons
-    found = verify.check(Record(folder).moments())
+    found = verify.check(Record(folder).rounds())
     assert (found.wrong, found.rounds) == (0, len(moments)), text.text(found)
 
 
@@ -56,7 +56,7 @@ def test_a_limit_that_followed_an_objective_comes_out_as_recorded(by_objective: 
     assert {"ServiceObjective", "ObjectiveMissed", "ObjectiveMet"} <= {d.reason for d in decisions}
     limits = [d.outcome.limit_milli for d in decisions if isinstance(d.outcome, CPULimit)]
     assert min(limits) < 0.8 * limits[-1], "best effort gave way, and has its CPU back"
-    found = verify.check(Record(folder).moments())
+    found = verify.check(Record(folder).rounds())
     assert (found.wrong, found.rounds) == (0, len(moments)), text.text(found)
 
 

@@ -28,12 +28,12 @@ def threshold(percent: int) -> dict[str, str]:
 
 
 def found(record: Record, other: Other) -> compare.Comparison:
-    return compare.compare(record.moments(), other)
+    return compare.compare(record.rounds(), other)
 
 
 def test_the_same_settings_lead_to_the_same_limits(record: Record) -> None:
     judge, course, steps = Judge(), Course(Other()), 0
-    for moment in record.moments():
+    for moment in record.rounds():
         shown = course.snapshot(moment)
         decisions = judge.decisions(shown)
         course.carried_out(shown, decisions)
@@ -73,7 +73,7 @@ def test_what_best_effort_would_have_used_is_a_range_where_it_was_held_down(reco
 
 def test_without_a_limit_best_effort_gets_no_more_than_stood_idle(record: Record) -> None:
     free = found(record, Other(modes={"cpuSuppress": "observe"}, threshold={"enable": False}))
-    moments = list(record.moments())
+    moments = list(record.rounds())
     capacity = moments[0].snapshot.node.capacity_milli / 1000  # type: ignore[union-attr]
     node = sum(m.snapshot.usage.node.cpu for m in moments[1:] if m.snapshot.usage.node) / 1000
     assert free.be_cpu_seconds_gained <= free.seconds * capacity - node + 1
@@ -131,7 +131,7 @@ def test_in_mode_observe_nothing_would_have_been_written(record: Record) -> None
 
 def test_a_run_of_observing_can_be_enforced_afterwards(record: Record) -> None:
     observe = {n: dataclasses.replace(s, mode="observe") for n, s in config.default().strategies.items()}
-    moments = [msgspec.structs.replace(m, settings=observe, applied=()) for m in record.moments()]
+    moments = [msgspec.structs.replace(m, settings=observe, applied=()) for m in record.rounds()]
     modes = dict.fromkeys(observe, "enforce")
     enforced = compare.compare(moments, Other(modes=modes))  # type: ignore[arg-type]
     assert enforced.recorded.writes == 0
@@ -142,14 +142,14 @@ def test_pods_that_would_have_been_evicted_are_gone_and_counted_once(eventful: t
     folder, moments = eventful
     rule = dataclasses.replace(moments[0].settings["memoryEvict"], max_evictions_per_round=3)  # type: ignore[call-arg]
     other = Other(settings={**moments[0].settings, "memoryEvict": rule})
-    more = compare.compare(Record(folder).moments(), other)
+    more = compare.compare(Record(folder).rounds(), other)
     recorded = {c.name for m in moments for d in m.decisions for c in d.changes if isinstance(c, EvictPod)}
     assert {name.partition("/")[2] for name in more.recorded.evictions} == recorded
     assert sorted(more.other.evictions) == ["ns/first", "ns/second", "ns/third"]
 
 
 def test_a_gap_of_the_record_counts_for_nothing(record: Record) -> None:
-    moments = list(record.moments())
+    moments = list(record.rounds())
     late = [msgspec.structs.replace(moment, wall=moment.wall + 86_400) for moment in moments[30:]]
     assert compare.compare([*moments[:30], *late], Other()).seconds == pytest.approx(58)
 

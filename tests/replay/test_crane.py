@@ -34,13 +34,13 @@ def test_promises_are_recorded_and_judged_again(tmp_path: Path) -> None:
             moments.append(agent.last_round)
             node.sandbox.advance(1.0)
     recorder.close()
-    read = list(Record(tmp_path / "record").moments())
+    read = list(Record(tmp_path / "record").rounds())
     assert read == moments
     assert read[-1].snapshot.crane.promises["uid-nginx"].policy == "exclusive"
     found = verify.check(read)
     assert found.wrong == 0, text.text(found)
     path, head = tmp_path / "masked.record", Head(koordlite="test", node="node-a")
     assert store.masked(path, head, lambda: moments, decide=verify.decided_again()) == len(moments)
-    masked = list(Record(path).moments())
+    masked = list(Record(path).rounds())
     assert "telling-name" not in repr(masked)
     assert verify.check(masked).wrong == 0, "masked, it gives the same decisions"

@@ -63,14 +63,14 @@ def test_a_shipped_scenario_differs_in_nothing(path: Path, tmp_path: Path) -> No
     moments = played(reading.load(path), tmp_path)
     assert store.write(tmp_path / "a.record", Head(koordlite="1"), moments) == len(moments)
     record = Record(tmp_path / "a.record")
-    assert list(record.moments()) == moments
+    assert list(record.rounds()) == moments
     assert not record.problems
     assert any(moment.applied for moment in moments), "something was written"
     assert_nothing_differs(moments)
 
 
 def test_a_run_with_evictions_and_surges_differs_in_nothing(eventful: Run) -> None:
-    moments = list(Record(eventful[0]).moments())
+    moments = list(Record(eventful[0]).rounds())
     assert evicted(moments)
     assert_nothing_differs(moments)
 

@@ -39,7 +39,7 @@ _MERGE_KEYS: Mapping[str, str] = {
     "volumeDevices": "devicePath",
     "volumeMounts": "mountPath",
 }
-"""By which the items of a pod's lists are merged; lists without a key are replaced. Source: `patchMergeKey` of the
+"""Key by which the items of a pod's lists are merged; lists without one are replaced. Source: `patchMergeKey` of the
 pod's fields in the Kubernetes API."""
 _MIRRORED = (keys.BATCH_CPU, keys.BATCH_MEMORY)
 

@@ -18,7 +18,7 @@ from koordlite.formulas.cpu import objective
 from koordlite.formulas.cpu.objective import Level, Steered, Steering
 
 SURGE_TOLERANCE = 0.1
-"""By which part of its time a surge may lengthen the work of services before best effort gives way at once."""
+"""Part by which a surge may lengthen the work of services before best effort gives way at once."""
 CEILING_PERCENT = 98
 """Part of the node that best effort may use at most, however idle the rest is: the system stays reachable."""
 GROWTH = 0.02
@@ -39,7 +39,7 @@ class Service(msgspec.Struct, frozen=True):
     since: float
     """When that time began."""
     tolerance: float
-    """By which part of its time best effort may lengthen its work."""
+    """Part by which best effort may lengthen its work."""
     part: float = 1.0
     """Best effort's part of the CPU time of everybody but the service, lately."""
 
@@ -79,7 +79,7 @@ class Guided(msgspec.Struct, frozen=True):
     worst: Service | None = None
     """The service that best effort delays most, by what it tolerates."""
     slower: float = 0.0
-    """By which part of their time best effort lengthens the work of its threads."""
+    """Part by which best effort lengthens the work of its threads."""
     objective: Steered | None = None
     """Where the objective of a service decides: it allows less than the waits of the others."""
 

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 LEAVING_SECONDS = 120.0
-"""For so long a pod on its way out counts as gone already. Koordinator forgets its own evictions after two minutes."""
+"""Time for which a pod on its way out counts as gone. Koordinator forgets its own evictions after two minutes."""
 
 Amounts = Mapping[str, int]
 Fate = Literal["chosen", "leaving", "refused", "nothing", "enough", "later", "reach"]

@@ -28,7 +28,7 @@ ASKED_PER_SECOND = 10
 """A flood of invented tokens must not become a flood of requests to the API server. Tokens that were good before have
 as many for themselves."""
 STRANGERS = 3
-"""So many tokens of one address that nobody knows are mistakes; for each further one it waits twice as long."""
+"""Unknown tokens of one address that pass for mistakes; for each further one it waits twice as long."""
 STRANGER_SECONDS = (0.1, 10.0)
 """The first and the longest such pause."""
 _TIMEOUT = (2.0, 5.0)

@@ -26,7 +26,7 @@ COUNT_SECONDS = 60.0
 """A count is written this often at most, however often the thing happens."""
 BURST = 25
 REFILL_SECONDS = 12.0
-"""So many events at once, then one each so many seconds, over all subjects."""
+"""Events of all subjects: `BURST` at once, then one every `REFILL_SECONDS`."""
 TEXTS = 8
 """Texts of one thing that become events of their own within SERIES_SECONDS. Further ones are counted on the newest:
 a text whose numbers change each time must not fill the cluster."""

@@ -68,7 +68,7 @@ CONFIRM_SECONDS = 60.0
 AT_MOST_EVERY_SECONDS = 1.0
 """The NodeResourceTopology is written, since every consumer reads each version of it."""
 CONFLICTS = 3
-"""So many times a conflict is answered by looking and trying again at once."""
+"""Conflicts in a row that are answered by reading again and a new try at once."""
 STRATEGIC = "application/strategic-merge-patch+json"
 Refusal = InputError | ApiUnreachable
 

@@ -78,9 +78,9 @@ class Pod:
     namespace: str = "default"
     qos: Literal["", "LSE", "LSR", "LS", "BE", "SYSTEM"] = "LS"
     count: int = bounded(1, ge=1, le=500)
-    """So many of them, NAME-1, NAME-2 …; a single one is called NAME."""
+    """Number of pods, called NAME-1, NAME-2 …; a single one is called NAME."""
     cpu: str = _checked(_demand)
-    """A demand, see `sandbox.load.demand`. Empty: half of its request, all it can get for best effort."""
+    """A demand, see `lab.load.demand`. Empty: half of its request, all it can get for best effort."""
     memory: str = _checked(_demand)
     disk_read: str = _checked(_demand)
     cpuset: str = ""

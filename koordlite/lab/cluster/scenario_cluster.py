@@ -20,7 +20,7 @@ from koordlite.model.wire import objects
 from koordlite.ports import ClusterView
 
 CREATED = "2025-12-31T00:00:00Z"
-"""Of all pods: a day before the sandbox starts."""
+"""Creation time of all pods: a day before the sandbox starts."""
 _DEMANDS = {"cpu": pod_spec.CPU, "memory": pod_spec.MEMORY, "disk_read": pod_spec.DISK}
 
 

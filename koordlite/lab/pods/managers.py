@@ -65,7 +65,7 @@ class Managers:
         return json.dumps({key: value for key, value in state.items() if value != {}}, separators=(",", ":"))
 
     def configure(self, configuration: StaticManagers | None) -> bool:
-        """Take over what the Node says; whether kubelet has restarted with it and has to admit all pods again."""
+        """Take over what the Node says. True when kubelet has restarted with it and has to admit all pods again."""
         if configuration == self._configuration:
             return False
         self._configuration, self.node = configuration, None

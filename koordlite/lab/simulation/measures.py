@@ -38,7 +38,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     pods: Mapping[str, Amount]
     """By NAMESPACE/NAME."""
     restarts: int
-    """Of all pods that there were up to now."""
+    """Restarts of all pods so far."""
     row: present.Figures | None = None
     status: str = "dead"
     reasons: frozenset[str] = frozenset()

@@ -76,9 +76,9 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     pods: Mapping[str, Use]
     """By pod uid, of those that are known for long enough."""
     prod: Use | None
-    """Of all prod pods together; None until that is known for long enough."""
+    """Use of all prod pods together; None until that is known for long enough."""
     system: Use | None
-    """Of everything outside pods; None as `prod`."""
+    """Use of everything outside pods; None as `prod`."""
     known_seconds: float
     """For how long the node has been observed."""
     margin_percent: int

@@ -117,7 +117,7 @@ class ClassQOS(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QOSPolicies(msgspec.Struct, frozen=True, kw_only=True):
-    """By which means of the kernel CPU and network QoS are kept."""
+    """Means of the kernel by which CPU and network QoS are kept."""
 
     cpu_policy: Annotated[str, OneOf(("groupIdentity", "coreSched"))] = "groupIdentity"
     net_qos_policy: Annotated[str, OneOf(("tc", "terway-qos"))] = "tc"

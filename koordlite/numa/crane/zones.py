@@ -20,7 +20,7 @@ _ZERO = Quantity(0)
 
 
 def reserved_by_number(machine: Machine, count: int) -> CPUSet:
-    """So many CPUs, from the first NUMA nodes on, packed as kubelet does. Source: crane-agent `buildReservedCPUSet`."""
+    """Take CPUs from the first NUMA nodes on, packed as kubelet does. Source: crane-agent `buildReservedCPUSet`."""
     parts: list[CPUSet] = []
     for node in sorted(machine.nodes):
         part = min(count, len(machine.nodes[node]))

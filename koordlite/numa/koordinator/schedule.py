@@ -78,7 +78,7 @@ class Suitability(msgspec.Struct, frozen=True):
 
 
 def judge(ask: PodRequest, node: KoordinatorNode, settings: NUMAArgs = DEFAULTS) -> Suitability | Refusal:
-    """Tell whether the pod may be bound to `node`, and how well it goes with it. Equal for equal requests."""
+    """Judge whether the pod may be bound to `node`, and how well it goes with it. Equal for equal requests."""
     filtered = filter_node(ask, node, settings)
     if isinstance(filtered, Refusal):
         return filtered
@@ -235,7 +235,7 @@ def _amplified_refusal(ask: PodRequest, node: KoordinatorNode, bound: bool) -> R
 
 
 def _bind_refusal(ask: PodRequest, node: KoordinatorNode) -> Refusal | None:
-    """Tell whether the node can bind CPUs at all, in the way the pod and the node ask for."""
+    """Refusal where the node cannot bind CPUs in the way that the pod and the node ask for."""
     machine, (policy, required) = node.topology.machine, bind_policy(ask, node)
     if not machine.cpus:
         return refuse(NO_CPU_TOPOLOGY, code=NEVER)

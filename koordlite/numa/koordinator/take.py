@@ -35,7 +35,7 @@ class TakePolicy(msgspec.Struct, frozen=True):
     strategy: str = ""
     """MostAllocated: the fullest NUMA node that suffices first; any other word: the emptiest."""
     most_holders: int = 1
-    """So many pods may hold one CPU."""
+    """Most pods that may hold one CPU."""
 
 
 NO_POLICY = TakePolicy()
@@ -141,7 +141,7 @@ class _Taker:
         return False
 
     def _take(self, cpus: Sequence[int]) -> bool:
-        """Take these; whether that is enough."""
+        """Take these CPUs. True when no more are needed."""
         self.result.extend(cpus)
         self.need -= len(cpus)
         for cpu in cpus:

@@ -83,7 +83,7 @@ class Encoded(msgspec.Struct, frozen=True):
 
 
 def hash_of(container: Container) -> int:
-    """By which containers are sorted."""
+    """Sort key of containers."""
     return xxhash.xxh64_intdigest("\0".join(container).encode())
 
 

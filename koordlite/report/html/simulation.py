@@ -17,7 +17,7 @@ from koordlite.report.simulation import FIGURES, Simulated, shown
 
 MAX_DECISIONS = 60
 _GAP = 2.5
-"""So many times the usual time between two rows is no time between two rows any more."""
+"""Factor of the usual time between two rows beyond which the lines of a chart are broken."""
 
 
 def document(runs: Sequence[Simulated], *, title: str) -> str:

@@ -20,7 +20,7 @@ class Series(msgspec.Struct, frozen=True):
     style: str
     values: Sequence[int | None]
     dots: tuple[int, int] = (1, 1)
-    """So many of how many: a line is solid, dashed or dotted."""
+    """Dots drawn, and of how many: a line is solid, dashed or dotted."""
 
 
 class Cell(msgspec.Struct, frozen=True):

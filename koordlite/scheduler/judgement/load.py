@@ -83,7 +83,7 @@ class LoadAwareSchedulingArgs:
     estimated_scaling_factors: dict[str, int] = dataclasses.field(default_factory=dict)
     """What part of its request a pod is estimated to use, in percent; cpu 85, memory 70 where not given."""
     estimated_seconds_after_pod_scheduled: int | None = bounded(None, ge=0)
-    """For so long a measured pod still counts with its estimate if that is more."""
+    """Time for which a measured pod still counts with its estimate if that is more."""
     estimated_seconds_after_initialized: int | None = bounded(None, ge=0)
     allow_customize_estimation: bool = False
     """Whether pods' annotations `load-estimated-…` are read."""

@@ -187,7 +187,7 @@ class Switches:
         self._api = api
 
     def status(self, policy: Policy) -> Status:
-        """Tell whether the policy is on. NotThere without its ConfigMap."""
+        """State of the policy. NotThere without its ConfigMap."""
         text = self._read(policy)[1]
         try:
             return "open" if policy.is_open(text) else "close"
@@ -242,7 +242,7 @@ def _path(policy: Policy) -> str:
 
 
 def _is_on(field: str) -> Callable[[str], bool]:
-    """Tell whether a text switches the member `field` on. ValueError where the text cannot be used."""
+    """Predicate of a text that switches the member `field` on. ValueError where the text cannot be used."""
     return lambda text: bool(getattr(_policies(text), field))
 
 

@@ -112,7 +112,7 @@ class NodeView:
         return float("inf") if self.observed is None else max(0.0, now - self.observed)
 
     def state(self, now: float) -> State:
-        """Tell whether it can be believed at `now`, in seconds since the epoch."""
+        """State at `now`, in seconds since the epoch: only what is `ok` is believed."""
         if not self.has_report:
             return "no report"
         if self.problems:

@@ -39,7 +39,7 @@ class Config(StrategySettings):
     rounds: int = bounded(3, ge=1, le=100)
     """And when that was so in so many counts in a row. In so many without a partner a placed pod is released."""
     rest_rounds: int = bounded(10, ge=0, le=10_000)
-    """For so many counts after it was released a pod is not placed again."""
+    """Cool-down: counts after its release in which a pod is not placed again."""
     across_namespaces: bool = False
     """Also pods of different namespaces by their connections. Anyone who may connect to a pod could then move it."""
     fill_percent: float = bounded(80.0, ge=1, le=100)

@@ -34,8 +34,8 @@ def replayed(raw: bytes) -> str:
     path = pathlib.Path(_FOLDER.name) / "fuzz.record"
     path.write_bytes(raw)
     record = Record(path)
-    found = verify.check(record.moments())
-    compare.compare(record.moments(), OTHER)
+    found = verify.check(record.rounds())
+    compare.compare(record.rounds(), OTHER)
     return f"{min(found.rounds, 5)} rounds, same {found.same}, {[problem.why[:24] for problem in record.problems]}"
 
 
