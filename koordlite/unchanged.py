@@ -6,9 +6,10 @@ last one. What was worked out of objects holds as long as these are the same obj
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from koordlite.model.snapshot import Snapshot
 
@@ -16,6 +17,8 @@ S = TypeVar("S")
 T = TypeVar("T")
 K = TypeVar("K")
 H = TypeVar("H", bound=Hashable)
+P = ParamSpec("P")
+Picture = TypeVar("Picture", bound=Snapshot)
 
 
 def last_if_equal(last: object, value: T) -> T:
@@ -109,6 +112,25 @@ class WatchedSnapshot(Snapshot):
         value = self.looked_at[part] = getattr(self._snapshot, part)
         object.__setattr__(self, part, value)
         return value
+
+
+def derived(work: Callable[Concatenate[Picture, P], T]) -> Callable[Concatenate[Picture, P], T]:
+    """Give the last value of `work` again while the other arguments are equal, and the parts of the picture that it
+    looked at are the same objects. Its value is never changed; an iterator would be used up, and is none."""
+    last: tuple[object, Mapping[str, object], Any] = (), {}, None
+
+    @functools.wraps(work)
+    def value_of(snapshot: Picture, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        nonlocal last
+        arguments, parts, value = last  # At once: another thread may judge other pictures.
+        if not parts or arguments != (args, kwargs) or any(getattr(snapshot, p) is not v for p, v in parts.items()):
+            watched: Any = WatchedSnapshot(snapshot)
+            value = work(watched, *args, **kwargs)
+            last = (args, kwargs), watched.looked_at, value
+        result: T = value
+        return result
+
+    return value_of
 
 
 def _are_same(first: tuple[object, ...], second: tuple[object, ...]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import os
 import pathlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -45,7 +46,7 @@ from koordlite.observe import (
     system,
     wants,
 )
-from koordlite.observe.cpu_waits import Counters, CPUWaitReader
+from koordlite.observe.cpu_waits import THREADS_OF_A_SURGE, Counters, CPUWaitReader
 from koordlite.observe.inputs import ClusterPicture, Inputs
 from koordlite.observe.objectives import ObjectiveReader, at_once
 from koordlite.observe.places import Places
@@ -146,14 +147,14 @@ class Observer:
         cluster = self._inputs.read(view, topology, taken_at=times.show(self._clock.wall()))
         if view.config is not None:
             self._good.keep(cluster.slo.good)
-        now, same = self._clock.monotonic(), self._unchanged.same
-        run = recall(now, {pod.uid for pod in cluster.pods})
+        now, same, of = self._clock.monotonic(), self._unchanged.same, self._unchanged.of
+        run = recall(now, of("uids", (cluster.pods,), lambda: frozenset(pod.uid for pod in cluster.pods)))
         self._places.begin(now)
         pods = same("places", self._places.find(cluster.pods))
         hosts = same("hosts", self._host_groups(cluster.slo))
         needs = self._needs_of(cluster.slo, cluster.pods)
-        own = self._unchanged.of("own places", (run.found,), lambda: OwnPlaces.of(run.found))
-        fields_of = self._unchanged.of("fields", (needs, pods, own), lambda: needs.fields_of(pods, own.fields))
+        own = of("own places", (run.found,), lambda: OwnPlaces.of(run.found))
+        fields_of = of("fields", (needs, pods, own), lambda: needs.fields_of(pods, own.fields))
         further = (*hosts.values(), *own.groups)
         cgroups = self._places.states(further, fields=needs.fields, fields_of=fields_of)
         limit = _best_effort_limit(cgroups.get(self._cgroups.layout.besteffort))
@@ -165,7 +166,7 @@ class Observer:
         by_numa = "memory_places" in needs.reads
         kubelet = same("kubelet", cluster.kubelet)
         inputs = cluster.pods, kubelet
-        promised = self._unchanged.of("promised", inputs, lambda: with_promise(*inputs))
+        promised = of("promised", inputs, lambda: with_promise(*inputs))
         placed = pods.values() if by_numa else [place for uid, place in pods.items() if uid in promised]
         usage, numa_memory = self._sampler.last, self._numa.read(now, topology, machine_now=by_numa)
         predictor = self._predictor
@@ -249,8 +250,15 @@ class Observer:
         )
         if uids or not self._reacts:
             return self._cpu_waits.read(now, {uid: place for uid, place in places.items() if uid in uids}, limits)
-        services = {pod.uid for pod in snapshot.pods if pod.kube_qos is not KubeQoS.BEST_EFFORT}
-        self._cpu_waits.follow(now, {uid: place for uid, place in places.items() if uid in services}, limits)
+        services = self._unchanged.of(
+            "services",
+            (snapshot.pods, places),
+            lambda: [p.uid for p in snapshot.pods if p.kube_qos is not KubeQoS.BEST_EFFORT and p.uid in places],
+        )
+        # Those whose threads are looked at in a surge.
+        use = snapshot.usage.pods
+        busiest = heapq.nlargest(THREADS_OF_A_SURGE, services, key=lambda uid: use[uid].cpu if uid in use else -1)
+        self._cpu_waits.follow(now, {uid: places[uid] for uid in busiest}, limits)
         return {}
 
     def service_counters(self, snapshot: Snapshot) -> Counters:
@@ -334,14 +342,17 @@ class Observer:
         needs: wants.Wants,
         best_effort_limit: int | None,
     ) -> None:
+        of, all_pods = self._unchanged.of, cluster.pods
         # Pods that say they are BE and are not over; source: Koordinator `getBECPURequestMilliCores`.
-        batch = (pod for pod in cluster.pods if pod.raw_qos is QoSClass.BE and pod.active)
+        batch = (pod for pod in all_pods if pod.raw_qos is QoSClass.BE and pod.active)
         self._sampler.sample(
             Subjects(
-                pods={uid: place.group for uid, place in pods.items()},
+                pods=of("groups", (pods,), lambda: {uid: place.group for uid, place in pods.items()}),
                 host_apps=hosts,
                 containers=_containers(place for uid, place in pods.items() if uid in needs.throttling),
-                best_effort_request=sum(pod.request_value(keys.BATCH_CPU) for pod in batch),
+                best_effort_request=of(
+                    "batch", (all_pods,), lambda: sum(pod.request_value(keys.BATCH_CPU) for pod in batch)
+                ),
                 best_effort_limit=best_effort_limit,
             ),
             Spans(

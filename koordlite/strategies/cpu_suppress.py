@@ -30,6 +30,7 @@ from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.slo import pod_overrides
 from koordlite.model.snapshot import NodeSnapshot, Snapshot, gives_way, recalled
 from koordlite.strategies.shared import group_files
+from koordlite.unchanged import derived
 
 UNLIMITED = -1
 MOST_OWED_SECONDS = 0.5
@@ -178,8 +179,9 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     elif _follows_waits(snapshot):
         services = _services(snapshot)
         quota, guidance = _guided(snapshot, config, evidence, budget, services)
-        decisions = [quota, _full_set(snapshot, config, "PolicyIsQuota", {})]
-        if snapshot.slo.threshold.cpu_suppress_policy != "guided":
+        if snapshot.slo.threshold.cpu_suppress_policy == "guided":
+            decisions = [quota, _full_set(snapshot, config, "PolicyIsQuota", {})]
+        else:
             decisions = [_by_cpuset(snapshot, config, evidence, budget), _quota_beside_set(snapshot, quota)]
         if quota.reason != "NoWaitSignal":
             budget = msgspec.structs.replace(budget, owed_milli_seconds=0, repaid_milli=0)
@@ -250,7 +252,7 @@ def _budget(snapshot: NodeSnapshot, used: Use) -> tuple[int, Evidence]:
     who gives way is decided by the cgroup, not by the label (docs/compatibility.md, suppress-by-cgroup).
     """
     threshold, usage = snapshot.slo.threshold, snapshot.usage
-    best_effort = {pod.uid for pod in snapshot.pods if gives_way(snapshot, pod)}
+    best_effort = _best_effort(snapshot)
     reserved = allocatable.reserved_use(node=snapshot.node, notes=snapshot.notes, reserved=snapshot.reserved.resources)
     hosts = [app.name for app in snapshot.slo.host_applications if not app.is_best_effort]
     terms = {
@@ -416,11 +418,13 @@ def _forbidden(snapshot: Snapshot) -> CPUSet:
     return cpuset.union([_owned(snapshot), snapshot.system_qos.exclusive_cpus, snapshot.reserved.cpus])
 
 
+@derived
 def _owned(snapshot: Snapshot) -> CPUSet:
     lse = [pod.resource_status.cpuset for pod in snapshot.pods if pod.raw_qos is QoSClass.LSE]
     return cpuset.union([*lse, snapshot.crane.owned, *(each.cpus for each in snapshot.kubelet.pod_cpus)])
 
 
+@derived
 def _be_cpus(snapshot: Snapshot) -> CPUSet:
     """CPUs of best effort when nothing limits it."""
     return be_limit.be_full_set(
@@ -431,6 +435,7 @@ def _be_cpus(snapshot: Snapshot) -> CPUSet:
     )
 
 
+@derived
 def _set_changes(snapshot: Snapshot, config: Config, target: CPUSet) -> tuple[CgroupChange, ...]:
     """The groups that differ. Under kubelet's static policy only containers are narrowed."""
     targets = dict.fromkeys(_tree(snapshot), target)
@@ -472,6 +477,7 @@ def _promises(snapshot: Snapshot, config: Config) -> dict[str, CPUSet]:
     return {group: promise for group, promise in groups.items() if promise}
 
 
+@derived
 def _present_cpus(snapshot: Snapshot, config: Config) -> CPUSet:
     """CPUs that best-effort work is held to at present: the set of its group, under the static policy of its
     containers."""
@@ -573,9 +579,17 @@ def _guided(
     return decision, guided.guidance
 
 
+@derived
+def _best_effort(snapshot: Snapshot) -> frozenset[str]:
+    """Uids of the pods that give way."""
+    return frozenset(pod.uid for pod in snapshot.pods if gives_way(snapshot, pod))
+
+
+@derived
 def _services(snapshot: Snapshot) -> dict[str, Pod]:
     """Pods with a cgroup that best effort is to leave alone, by uid."""
-    return {pod.uid: pod for pod in snapshot.pods if pod.uid in snapshot.places and not gives_way(snapshot, pod)}
+    best_effort = _best_effort(snapshot)
+    return {pod.uid: pod for pod in snapshot.pods if pod.uid in snapshot.places and pod.uid not in best_effort}
 
 
 def _current_waits(snapshot: Snapshot, services: Mapping[str, Pod]) -> dict[str, CPUWait]:
@@ -612,11 +626,7 @@ def _objective_evidence(goal: Objective) -> Evidence:
 
 def _objectives(snapshot: Snapshot, guidance: Guidance, services: Mapping[str, Pod]) -> Iterator[Decision]:
     """Decisions about what pods ask that cannot be used, and about where each objective stands."""
-    for pod in (pod for pod in snapshot.pods if not gives_way(snapshot, pod)):
-        if bad := pod_overrides.wait_percent(pod)[1]:
-            yield Decision(f"pod/{pod.key}", "refuse", "BadWaitPercent", {"annotation": bad.key, "why": bad.why})
-        if bad := pod_overrides.objective(pod)[1]:
-            yield Decision(f"pod/{pod.key}", "refuse", "BadObjective", {"annotation": bad.key, "why": bad.why})
+    yield from _refused_annotations(snapshot)
     ratios = {level.uid: level.ratio for level in _levels(snapshot, services)}
     for uid, goal in snapshot.objectives.items():
         if uid not in services:
@@ -630,6 +640,19 @@ def _objectives(snapshot: Snapshot, guidance: Guidance, services: Mapping[str, P
             yield Decision(subject, "hold", "NotCausedByBestEffort", evidence)
         else:
             yield Decision(subject, "hold", "ObjectiveMissed" if ratios[uid] > 1 else "ObjectiveMet", evidence)
+
+
+@derived
+def _refused_annotations(snapshot: Snapshot) -> tuple[Decision, ...]:
+    best_effort = _best_effort(snapshot)
+    readers = (("BadWaitPercent", pod_overrides.wait_percent), ("BadObjective", pod_overrides.objective))
+    return tuple(
+        Decision(f"pod/{pod.key}", "refuse", reason, {"annotation": bad.key, "why": bad.why})
+        for pod in snapshot.pods
+        if pod.uid not in best_effort
+        for reason, read in readers
+        if (bad := read(pod)[1])
+    )
 
 
 def _blame(guided: Guided, services: Mapping[str, Pod], config: Config) -> Evidence:
@@ -707,6 +730,7 @@ def _quota_release(snapshot: Snapshot, reason: str) -> Iterator[Decision]:
         yield Decision("besteffort/quota", "release", reason, {"quota_us": original_us}, changes)
 
 
+@derived
 def _tree(snapshot: Snapshot) -> list[str]:
     root = snapshot.layout.besteffort
     below = f"{root}/"

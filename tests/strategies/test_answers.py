@@ -13,11 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordlite import changes, strategies
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot
-from koordlite.strategies import Answers, Strategy
+from koordlite.strategies import Answers, Strategy, cpu_suppress
 from koordlite.strategies.cpu_suppress import SuppressMemory
+from koordlite.strategies.shared import placements
+
+CONFIG, SOME_CPUS = cpu_suppress.Config(), CPUSet.parse("0-3")
+RESTS: dict[str, tuple[object, ...]] = {"_set_changes": (CONFIG, SOME_CPUS), "_present_cpus": (CONFIG,)}
+DERIVED = [
+    (part, RESTS.get(part.__name__, ()))
+    for module in (cpu_suppress, placements)
+    for part in vars(module).values()
+    if getattr(part, "__module__", "") == module.__name__ and hasattr(part, "__wrapped__")
+]
+"""Parts of answers that are kept, and their arguments besides the picture."""
 
 
 class Counted:
@@ -111,3 +123,5 @@ def test_kept_answers_are_those_that_would_be_given(build: Any, data: st.DataObj
         seen = dataclasses.replace(seen, **{part: data.draw(st.sampled_from(choices[part]))})
         for strategy in strategies.discover():
             assert answers.of(strategy, seen, {}) == strategies.judge(strategy, seen, {}), strategy.name
+        for kept, rest in DERIVED:
+            assert kept(seen, *rest) == kept.__wrapped__(seen, *rest), kept.__name__

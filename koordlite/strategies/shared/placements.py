@@ -19,23 +19,25 @@ from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.reading.go_words import STRICT_RESERVATION, is_on
 from koordlite.model.snapshot import Snapshot
+from koordlite.unchanged import derived
 
 
-def containers(snapshot: Snapshot, *, only_enforced: bool = False) -> Iterator[nrt.ContainerPlacement]:
+@derived
+def containers(snapshot: Snapshot, *, only_enforced: bool = False) -> tuple[nrt.ContainerPlacement, ...]:
     """Containers with a promise, and those without one that were put on CPUs nobody may use. With `only_enforced` what
     this agent would promise by Crane's annotations counts only where it does so."""
     with_crane = snapshot.crane.enforced or not only_enforced
     promised = with_promise(snapshot.pods, snapshot.kubelet)
     misplaced = _misplaced(snapshot)
-    for pod in snapshot.pods:
-        if not pod.active or pod.uid not in snapshot.places:
-            continue
-        has_promise = pod.uid in promised
-        for name, group in snapshot.places[pod.uid].containers.items():
-            cgroup = snapshot.cgroups.get(group)
-            stands = cgroup.effective if cgroup else None
-            if stands is not None and (has_promise or misplaced(stands)):
-                yield _container(snapshot, pod, name, stands, with_crane=with_crane)
+    return tuple(
+        _container(snapshot, pod, name, stands, with_crane=with_crane)
+        for pod in snapshot.pods
+        if pod.active and pod.uid in snapshot.places
+        for name, group in snapshot.places[pod.uid].containers.items()
+        if (cgroup := snapshot.cgroups.get(group)) is not None
+        and (stands := cgroup.effective) is not None
+        and (pod.uid in promised or misplaced(stands))
+    )
 
 
 def _misplaced(snapshot: Snapshot) -> Callable[[CPUSet], bool]:
