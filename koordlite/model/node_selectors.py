@@ -39,11 +39,9 @@ def untolerated(taints: Iterable[objects.Taint], tolerations: Iterable[objects.T
 
 
 def tolerates(toleration: objects.Toleration, taint: objects.Taint) -> bool:
-    """Empty effect: any effect; empty key with Exists: any taint; the operator is Equal unless it says otherwise."""
+    """Empty effect: any effect; empty key: any key; the operator is Equal unless it says otherwise."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
-    if not toleration.key:
-        return toleration.operator == "Exists"
-    if toleration.key != taint.key:
+    if toleration.key and toleration.key != taint.key:
         return False
     return toleration.operator == "Exists" or (toleration.operator in ("", "Equal") and toleration.value == taint.value)

@@ -123,8 +123,8 @@ def parse_resources(
 
 
 def add_resources(into: dict[str, Quantity], more: Mapping[str, Quantity]) -> dict[str, Quantity]:
-    """Add `more` to `into`, key by key."""
+    """Add `more` to `into`, key by key. A sum is printed as its first amount that is not zero was written."""
     for name, amount in more.items():
-        sum_so_far = into.get(name)
-        into[name] = Quantity(sum_so_far.nano + amount.nano, sum_so_far.format) if sum_so_far else amount
+        before = into.get(name)
+        into[name] = Quantity(before.nano + amount.nano, before.format) if before and before.nano else amount
     return into

@@ -157,12 +157,11 @@ def parse_affinity(annotations: Mapping[str, str] | None, owner: str) -> Affinit
 def _check(term: NodeSelectorTerm) -> None:
     """ValueError when a line of the term can hold for nothing as it stands."""
     for line in term.match_expressions or ():
-        values = line.values or ()
-        if line.operator in ("Gt", "Lt"):
-            if len(values) != 1 or not values[0].lstrip("+-").isdigit():
-                raise ValueError(f"{line.key}: {line.operator} needs one whole number")
-        else:
-            check_requirement(line.key, line.operator, values)
+        values, is_number = line.values or (), line.operator in ("Gt", "Lt")
+        if is_number and not (len(values) == 1 and values[0].isascii() and values[0].isdigit()):
+            # A sign does not begin the value of a label.
+            raise ValueError(f"{line.key}: {line.operator} needs one whole number without a sign")
+        check_requirement(line.key, "In" if is_number else line.operator, values)
     for line in term.match_fields or ():
         if line.operator not in ("In", "NotIn") or len(line.values or ()) != 1:
             raise ValueError(f"{line.key}: a field is compared with one value, by In or NotIn")

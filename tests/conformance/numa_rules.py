@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.numa.koordinator import ask, schedule
 from koordlite.numa.koordinator.allocate import Supply
@@ -39,7 +40,10 @@ def _softened(one: Any, wrong: set[str]) -> Any:
 @deviation("koord-words: what is wrong with an annotation is said in our parser's words", "PreFilter", "schedule")
 def own_words(given: Any, wanted: Any, found: Any) -> bool:
     """An annotation cannot be read, and the parser's words differ; the code is the same."""
-    return bool(_code(wanted) == _code(found) == "Error")
+    if _code(wanted) != _code(found):
+        return False
+    said = found.get("preFilter", found).get("reasons", [""])[0]
+    return bool(_code(found) == "Error" or said.startswith(keys.RESERVATION_AFFINITY))
 
 
 def _code(answer: Any) -> Any:

@@ -71,7 +71,8 @@ def test_node_selector_and_affinity_must_both_match() -> None:
     ("toleration", "tolerated"),
     [
         pytest.param(objects.Toleration(operator="Exists"), True, id="an empty key with Exists tolerates all"),
-        pytest.param(objects.Toleration(), False, id="an empty key with Equal tolerates nothing"),
+        pytest.param(objects.Toleration(), False, id="an empty key with Equal: another value"),
+        pytest.param(objects.Toleration(value="yes"), True, id="an empty key with Equal: the value of any key"),
         pytest.param(objects.Toleration(key="gpu", value="yes"), True, id="Equal is the default operator"),
         pytest.param(objects.Toleration(key="gpu", value="no"), False, id="another value"),
         pytest.param(objects.Toleration(key="gpu", operator="Exists", effect="NoExecute"), False, id="another effect"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.model.quantity import NANO, Format, Quantity
+from koordlite.model.quantity import NANO, Format, Quantity, add_resources
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,19 @@ def test_value_and_milli_round_away_from_zero(text: str, value: int, milli: int)
 )
 def test_prints_in_the_family_it_was_written_in(text: str, printed: str) -> None:
     assert str(Quantity.parse(text)) == printed
+
+
+@pytest.mark.parametrize(
+    ("amounts", "printed"),
+    [(("0", "4Gi"), "4Gi"), (("4Gi", "0"), "4Gi"), (("1Gi", "1024"), "1048577Ki"), (("0", "0"), "0")],
+)
+def test_a_sum_is_printed_as_its_first_amount_that_is_not_zero_was_written(
+    amounts: tuple[str, ...], printed: str
+) -> None:
+    total: dict[str, Quantity] = {}
+    for amount in amounts:
+        add_resources(total, {"memory": Quantity.parse(amount)})
+    assert str(total["memory"]) == printed
 
 
 def test_compares_by_amount() -> None:

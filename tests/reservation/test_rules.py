@@ -117,6 +117,8 @@ def test_whatever_is_written_in_annotations_is_read_or_refused_by_name(text: str
     [
         ('{"key":"a","operator":"Bad"}', "operator 'Bad'"),
         ('{"key":"a","operator":"Gt","values":["x"]}', "Gt needs one whole number"),
+        ('{"key":"a","operator":"Lt","values":["-1"]}', "Lt needs one whole number without a sign"),
+        ('{"key":"-","operator":"Gt","values":["1"]}', "'-' is not a label key"),
         ('{"key":"a","operator":"In"}', "a"),
     ],
 )

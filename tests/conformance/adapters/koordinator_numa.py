@@ -98,7 +98,7 @@ def topology_options(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("Allocate")
 def allocated(given: Any, expect: Any) -> tuple[Any, Any]:
     node, request = node_of(given), request_of(given)
-    found = allocating.allocate(Supply.of(node, request), request, _mask(given["hint"]))
+    found = allocating.allocate(Supply.of(node, request), request, _mask(given.get("hint")))
     if isinstance(found, Refusal):
         return _status(found), expect
     rows = expect.get("numaNodeResources")
@@ -123,7 +123,7 @@ def topology_hints(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("numa.merge")
 def merged(given: Any, expect: Any) -> tuple[Any, Any]:
     providers = [_provider(one) for one in given.get("providers") or ()]
-    states = dict(zip(given["numaNodes"], given["numaStatus"], strict=False))
+    states = dict(enumerate(given["numaStatus"]))
     found = merge.merge(given["policy"], given["numaNodes"], providers, exclusive=given["exclusive"], states=states)
     answer: dict[str, Any] = {"admit": found.admitted, "hint": _hint_row(found.hint)}
     return ({**answer, "reasons": list(found.reasons)} if found.reasons else answer), expect
@@ -132,7 +132,7 @@ def merged(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("checkExclusivePolicy")
 def exclusive(given: Any, expect: Any) -> tuple[Any, Any]:
     states = dict(enumerate(given["numaStatus"]))
-    return {"ok": merge.may_use(_mask(given["affinity"]), given["exclusive"], states)}, expect
+    return {"ok": merge.may_use(_mask(given.get("affinity")), given["exclusive"], states)}, expect
 
 
 @adapter("PreFilter")

@@ -288,6 +288,7 @@ def _whole(row: Any) -> dict[str, int]:
 
 def _resource(amounts: Any) -> dict[str, Any]:
     found = capacity.whole(amounts)
+    found.pop("pods", None)  # counted apart from amounts
     native = {"memory": found.pop("memory", 0), "milliCPU": found.pop("cpu", 0)}
     storage = found.pop("ephemeral-storage", 0)
     return {**native, **({"ephemeralStorage": storage} if storage else {}), **({"scalar": found} if found else {})}

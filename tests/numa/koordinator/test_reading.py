@@ -84,6 +84,15 @@ def test_a_pod_is_read_or_refused(notes: dict[str, str]) -> None:
     assert isinstance(again, Refusal) or again.score >= 0
 
 
+def test_a_reservation_affinity_that_cannot_be_read_refuses_every_node() -> None:
+    meta = {"name": "p", "annotations": {"scheduling.koordinator.sh/reservation-affinity": "{"}}
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
+    refusal = ask.of(pod_reader.from_wire(msgspec.convert({"metadata": meta, "spec": spec}, objects.PodObject)))
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == "UnschedulableAndUnresolvable"
+    assert refusal.reasons[0].startswith("scheduling.koordinator.sh/reservation-affinity: ")
+
+
 @pytest.mark.parametrize(
     ("notes", "field"),
     [
