@@ -18,6 +18,7 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 _LONGEST_PREFIX = 253
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
 def read(document: JSONDocument, value: Any, path: str) -> objects.LabelSelector:
@@ -108,33 +109,40 @@ def check_requirement(key: str, operator: str, values: tuple[str, ...]) -> None:
 
 
 def _number_holds(operator: str, value: str, values: tuple[str, ...]) -> bool:
-    try:
-        number, bound = int(value), int(values[0])
-    except (ValueError, IndexError):
+    if len(values) != 1 or not (_INTEGER.fullmatch(value) and _INTEGER.fullmatch(values[0])):
         return False
+    number, bound = int(value), int(values[0])
     return number > bound if operator == "Gt" else number < bound
 
 
-_SET = re.compile(r"(?P<key>[^\s!=(),]+)\s+(?P<word>in|notin)\s+\((?P<values>[^()]*)\)\Z")
-_EQUAL = re.compile(r"(?P<key>[^\s!=(),]+)\s*(?P<sign>==|=|!=)\s*(?P<value>[^\s!=(),]*)\Z")
-_PRESENT = re.compile(r"(?P<no>!?)\s*(?P<key>[^\s!=(),]+)\Z")
+_SET = re.compile(r"(?P<key>[^\s!=<>(),]+)\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)\Z")
+_SIGN = re.compile(r"(?P<key>[^\s!=<>(),]+)\s*(?P<sign>==|=|!=|>|<)\s*(?P<value>[^\s!=<>(),]*)\Z")
+_PRESENT = re.compile(r"(?P<no>!?)\s*(?P<key>[^\s!=<>(),]+)\Z")
 
 
 def parse(text: str) -> objects.LabelSelector:
-    """A selector in kubectl's one-line form, `role=worker,zone in (a,b),!gpu`; ValueError names what cannot be read."""
+    """A selector in kubectl's one-line form, `role=worker,zone in (a,b),!gpu,cores>8`; ValueError names what cannot be
+    read. Source: apimachinery `labels.Parse`."""
     parts = [part.strip() for part in re.split(r",(?![^()]*\))", text)] if text.strip() else []
     return objects.LabelSelector(match_expressions=tuple(map(_parse_part, parts)))
 
 
 def _parse_part(part: str) -> objects.LabelRequirement:
+    key, operator, values = part, "", tuple[str, ...]()
     if match := _SET.match(part):
+        key, operator = match["key"], _SIGNS[match["word"]]
         values = tuple(value.strip() for value in match["values"].split(","))
-        return objects.LabelRequirement(key=match["key"], operator=_SIGNS[match["word"]], values=values)
-    if match := _EQUAL.match(part):
-        return objects.LabelRequirement(key=match["key"], operator=_SIGNS[match["sign"]], values=(match["value"],))
-    if match := _PRESENT.match(part):
-        return objects.LabelRequirement(key=match["key"], operator="DoesNotExist" if match["no"] else "Exists")
-    raise ValueError(f"{part!r} is not a label selector like role=worker, zone in (a,b), gpu or !gpu")
+    elif match := _SIGN.match(part):
+        key, operator, values = match["key"], _SIGNS[match["sign"]], (match["value"],)
+    elif match := _PRESENT.match(part):
+        key, operator = match["key"], "DoesNotExist" if match["no"] else "Exists"
+    else:
+        raise ValueError(f"{part!r} is not a label selector like role=worker, zone in (a,b), gpu, !gpu or cores>8")
+    numeric = operator in ("Gt", "Lt")
+    check_requirement(key, "In" if numeric else operator, values)
+    if numeric and not _INTEGER.fullmatch(values[0]):
+        raise ValueError(f"{part!r} does not compare with a whole number")
+    return objects.LabelRequirement(key=key, operator=operator, values=values or None)
 
 
-_SIGNS = {"in": "In", "notin": "NotIn", "=": "In", "==": "In", "!=": "NotIn"}
+_SIGNS = {"in": "In", "notin": "NotIn", "=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt"}

@@ -100,13 +100,18 @@ def test_prefer_no_schedule_keeps_nobody_off() -> None:
         ("zone notin (a,b)", False),
         ("!zone", False),
         ("!other, zone", True),
+        ("zone in(a)", True),
+        ("size>9,size < 11", True),
+        ("size>10", False),
+        ("zone<2", False),
+        ("other>1", False),
     ],
 )
 def test_selectors_in_one_line(text: str, matches: bool) -> None:
     assert label_selectors.labels_match(label_selectors.parse(text), LABELS) is matches
 
 
-@pytest.mark.parametrize("text", ["a b", "zone in a", "=x", "zone in (a"])
+@pytest.mark.parametrize("text", ["a b", "zone in a", "=x", "zone in (a", "size>", "size>x", "a=-b", "a=b>1"])
 def test_a_selector_that_cannot_be_read_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match="label selector like"):
+    with pytest.raises(ValueError, match=r"label selector like|whole number|value of a label"):
         label_selectors.parse(text)
