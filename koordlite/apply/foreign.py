@@ -42,7 +42,7 @@ class ForeignWriters:
 
     def __init__(self) -> None:
         self._ours: dict[type[Change], dict[Place, Change]] = {}
-        self._looked_at: dict[type[Change], object] = {}
+        self._compared_with: dict[type[Change], object] = {}
         self._fights: dict[Place, _Fight] = {}
         self._refused: dict[Place, tuple[int, str]] = {}
 
@@ -50,16 +50,16 @@ class ForeignWriters:
         """We wrote this value, or what the kernel makes of it."""
         if change.watched:
             self._ours.setdefault(type(change), {})[change.place] = change
-            self._looked_at.pop(type(change), None)
+            self._compared_with.pop(type(change), None)
 
-    def unsure(self, place: Place) -> None:
-        """Forget our last value: it is not known whether the write was taken, and what stands there may be ours."""
+    def forget_value(self, place: Place) -> None:
+        """Forget the value we wrote: whether it was taken is not known, and what stands there may be ours."""
         for ours in self._ours.values():
             ours.pop(place, None)
 
     def forget(self, place: Place) -> None:
-        """The place is not ours any more."""
-        self.unsure(place)
+        """Forget a place that is not ours any more."""
+        self.forget_value(place)
         self._fights.pop(place, None)
 
     def check(self, snapshot: Snapshot, *, besides: Collection[str] = ()) -> tuple[ForeignWrite, ...]:
@@ -79,9 +79,9 @@ class ForeignWriters:
         self, kind: type[Change], ours: dict[Place, Change], snapshot: Snapshot, excluded: Collection[Place]
     ) -> Iterator[ForeignWrite]:
         source = kind.source(snapshot)
-        if self._looked_at.get(kind) is source:
+        if self._compared_with.get(kind) is source:
             return
-        self._looked_at[kind] = source
+        self._compared_with[kind] = source
         for place, change in list(ours.items()):
             result = change.compare(snapshot)
             if result is Standing.OURS or (place in excluded and result is not Standing.GONE):

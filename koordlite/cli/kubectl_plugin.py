@@ -58,14 +58,14 @@ def parser() -> argparse.ArgumentParser:
         "without NODE",
     )
     _namespace(explain, default=argparse.SUPPRESS)
-    _many(explain)
+    _add_node_options(explain)
     explain.add_argument("--since", metavar="TIME", help="compare with that time, like 24h")
     explain.add_argument("--at", metavar="TIME", help="at that time")
     explain.add_argument("--who", action="store_true", help="name the pods whose use moved the budget")
     commandline.add_output(explain)
     replay = commands.add_parser("replay", help="decide again over the flight records of nodes")
     replay.add_argument("node", nargs="*", metavar="NODE")
-    _many(replay)
+    _add_node_options(replay)
     replay.add_argument("--since", metavar="TIME", help="only from that time on")
     replay.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="another setting")
     replay.add_argument("--strategy", metavar="NAME=MODE", action="append", default=[], help="another mode")
@@ -79,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
     restore.add_argument("--dry-run", action="store_true", help="print the list")
     for each in (pause, resume, restore):
         each.add_argument("node", nargs="*", metavar="NODE")
-        _many(each)
+        _add_node_options(each)
         each.add_argument("--yes", action="store_true", help="act on more than one node")
     live = commands.add_parser("top", help="a node, live")
     live.add_argument("node", metavar="NODE")
@@ -94,7 +94,7 @@ def _namespace(command: argparse.ArgumentParser, default: str | None) -> None:
     )
 
 
-def _many(command: argparse.ArgumentParser) -> None:
+def _add_node_options(command: argparse.ArgumentParser) -> None:
     """Options that choose nodes."""
     nodes = command.add_mutually_exclusive_group()
     nodes.add_argument("-l", "--selector", metavar="SELECTOR", help="the nodes with these labels")

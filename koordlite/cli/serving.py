@@ -245,7 +245,7 @@ def exported(
     def listen(tick: Tick, changes: Changes) -> None:
         loop.turned()
         if tick.snapshot is not UNSEEN:
-            metrics.picture = tick.snapshot
+            metrics.snapshot = tick.snapshot
         if night is not None:
             night.add(tick)
 

@@ -108,7 +108,7 @@ class Sandbox:
 
         An unchanged node keeps its identity.
         """
-        return self._unchanged.of("node", (node,), lambda: kubelet.corrected(self.machine, node))
+        return self._unchanged.of("node", (node,), lambda: kubelet.with_machine_amounts(self.machine, node))
 
     def advance(self, seconds: float) -> None:
         """Let time pass without keeping pace, whatever the stop event says."""

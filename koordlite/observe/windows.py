@@ -74,7 +74,7 @@ class History:
             for window in self._windows.values():
                 window.first -= needed
 
-    def over(self, lengths: Iterable[float]) -> None:
+    def resize(self, lengths: Iterable[float]) -> None:
         """Change the windows; a new one starts from the retained samples."""
         for length in lengths:
             if length not in self._windows:
@@ -185,7 +185,7 @@ class Windows:
         self._lengths = lengths
         for histories in self._histories.values():
             for history in histories.values():
-                history.over(lengths)
+                history.resize(lengths)
 
 
 def usage(sample: Sample, samples: int) -> Usage:
@@ -245,8 +245,8 @@ class NodeWindows:
             return
         self._lengths, self._read_at = lengths, None
         spans = [seconds for seconds in map(_seconds, lengths) if seconds <= MOST_SECONDS]
-        self._node.over(spans)
-        self._system.over(spans)
+        self._node.resize(spans)
+        self._system.resize(spans)
 
 
 def _spread(history: History, length: int) -> Spread | None:

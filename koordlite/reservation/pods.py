@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -15,12 +16,18 @@ from koordlite.model.quantity import Quantity, add_resources
 from koordlite.model.wire import objects
 from koordlite.model.wire.reservation import AllocatedText
 from koordlite.numa.koordinator import ask
+from koordlite.numa.koordinator.values import Refusal
 from koordlite.numa.kubelet import requests
 from koordlite.numa.nrt import filter as nrt
 
-_RESERVATION_NOTES = (keys.RESERVATION_AFFINITY, keys.EXACT_MATCH)
-_SCHEDULER_NOTES = (*keys.CRANE_REQUEST, keys.VOLCANO_NUMA_POLICY)
-_DECISIVE_NOTES = (keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC, *_SCHEDULER_NOTES, *_RESERVATION_NOTES)
+_RESERVATION_ANNOTATIONS = (keys.RESERVATION_AFFINITY, keys.EXACT_MATCH)
+_SCHEDULER_ANNOTATIONS = (*keys.CRANE_REQUEST, keys.VOLCANO_NUMA_POLICY)
+_DECISIVE_ANNOTATIONS = (
+    keys.RESOURCE_SPEC,
+    keys.NUMA_TOPOLOGY_SPEC,
+    *_SCHEDULER_ANNOTATIONS,
+    *_RESERVATION_ANNOTATIONS,
+)
 _DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY_CLASS)
 Amounts = nrt.Amounts
 T = TypeVar("T")
@@ -51,14 +58,17 @@ class PodShape:
         self.daemon = any(owner.kind == "DaemonSet" for owner in obj.metadata.owner_references or ())
         """Made by a DaemonSet."""
         self.containers, self.problems = obj.spec.containers or (), pod.problems
-        self.names_scheduler = any(key in pod.annotations for key in _SCHEDULER_NOTES)
+        self.names_scheduler = any(key in pod.annotations for key in _SCHEDULER_ANNOTATIONS)
         """It carries an annotation that a scheduler of CPUs or NUMA nodes reads: Crane's, ours or Volcano's."""
-        self.names_reservation = any(key in pod.annotations for key in _RESERVATION_NOTES)
+        self.names_reservation = any(key in pod.annotations for key in _RESERVATION_ANNOTATIONS)
         """It carries an annotation about the reservations it takes."""
-        self.koordinator_request = ask.of(pod)
-        """Its request by Koordinator's NUMA rules; None: it requests nothing."""
         self.extra: dict[str, Any] = {}
         """What allocators worked out of this shape, by their name."""
+
+    @functools.cached_property
+    def koordinator_request(self) -> ask.PodRequest | Refusal | None:
+        """Its request by Koordinator's NUMA rules; None: it requests nothing."""
+        return ask.of(self.pod)
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """Result of `make()`, worked out once for this shape."""
@@ -241,7 +251,7 @@ def _key(obj: objects.PodObject) -> Hashable:
         tuple(_container_key(c) for c in obj.spec.containers or ()),
         _flat(obj.spec.overhead),
         _flat(obj.spec.resources.requests if obj.spec.resources else None),
-        tuple(notes.get(key) for key in _DECISIVE_NOTES),
+        tuple(notes.get(key) for key in _DECISIVE_ANNOTATIONS),
         tuple(labels.get(key) for key in _DECISIVE_LABELS),
         any(owner.kind == "DaemonSet" for owner in owners),
     )

@@ -34,8 +34,8 @@ from koordlite.scheduler.judgement.reports import Report
 from koordlite.scheduler.node_state import NodeState
 
 LOG = logging.getLogger(__name__)
-_NOTES = ("koordinator.sh", "crane.io", "volcano.sh")
-"""Parts of the names of annotations that the judgement may read; others are not kept."""
+_READ_GROUPS = ("koordinator.sh", "crane.io", "volcano.sh")
+"""API groups in the names of annotations that the judgement may read; others are not kept."""
 
 
 Stage = Literal["nominated", "tentative", "binding", "bound"]
@@ -312,11 +312,12 @@ class Cluster:
 
     def put_node(self, obj: objects.NodeObject) -> None:
         """A Node came or changed; heartbeats change nothing."""
+        node = nodes.from_wire(obj)
         node = msgspec.structs.replace(
-            obj_node := nodes.from_wire(obj),
-            labels={sys.intern(name): sys.intern(text) for name, text in obj_node.labels.items()},
+            node,
+            labels={sys.intern(name): sys.intern(text) for name, text in node.labels.items()},
             annotations={
-                name: text for name, text in obj_node.annotations.items() if any(part in name for part in _NOTES)
+                name: text for name, text in node.annotations.items() if any(group in name for group in _READ_GROUPS)
             },
             capacity={},
         )
@@ -414,7 +415,7 @@ class Cluster:
         with self.lock:
             return self.pods.get(self._uids.get(key, ""))
 
-    def reserve(
+    def assume(
         self, pod: ClusterPod, node: str, stage: Stage, annotations: Mapping[str, str] | None = None
     ) -> AssumedPod:
         """Count `pod` on `node` from now on."""

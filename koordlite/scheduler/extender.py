@@ -79,7 +79,7 @@ class Matches(msgspec.Struct, frozen=True):
     shape: PodShape
     settings: JudgeSettings
     candidate: Candidate | None = None
-    """The pod as it looks for reservations; None where its annotations cannot be read."""
+    """None: the pod takes no reservation anywhere."""
     rows: Mapping[str, Row] = msgspec.field(default_factory=dict)
     """The nodes as the pod sees them: with the reservations that it may take."""
     waits: bool = False
@@ -170,10 +170,10 @@ class Extender:
             with self.cluster.lock:
                 before = self.refused_pods.pop(pod.uid, None)
                 if not passed:
-                    self._refuse(pod, board, names, matches, load=load, busy=busy, before=before)
+                    self._refuse(pod, obj, board, names, matches, load=load, busy=busy, before=before)
             attempt = self._remember(pod, names, len(passed), refused, matches=matches, load=load)
             if len(passed) == 1:
-                self._keep(pod, passed[0], attempt)
+                self._assume_for_now(pod, passed[0], attempt)
                 self._undecided = pod.uid, self.cluster.now()
         return passed, refused
 
@@ -195,7 +195,7 @@ class Extender:
                 with self.cluster.lock:
                     attempt.answers, attempt.best = ranks, best
             if best:
-                self._keep(pod, best[0], attempt)
+                self._assume_for_now(pod, best[0], attempt)
                 self._undecided = pod.uid, self.cluster.now()
         return answer
 
@@ -245,7 +245,7 @@ class Extender:
             if pod.node == node:
                 return ""
             try:
-                promise = self._reserve(pod, node, candidate)
+                promise = self._assume(pod, node, candidate)
             finally:
                 self._decide(pod)
             self._binder.bind(pod, node, promise.annotations)
@@ -273,6 +273,7 @@ class Extender:
     def _refuse(
         self,
         pod: ClusterPod,
+        obj: objects.PodObject,
         board: Board,
         names: Sequence[str],
         matches: Matches,
@@ -296,7 +297,7 @@ class Extender:
             version=board.version,
             names=before.names if before is not None and before.names == node_names else node_names,
             reserved=frozenset(matches.rows),
-            candidate=matches.candidate,
+            candidate=matches.candidate or _candidate(pod, obj),
             until=-math.inf if since is None else since + cluster.settings.hold_seconds,
             busy=frozenset(busy),
             load=load.pod if load is not None and busy else None,
@@ -338,9 +339,8 @@ class Extender:
         """The nodes on which the pod may take a reservation. Annotations that cannot be read take none: the refusal
         that says so is of its shape."""
         cluster, shape = self.cluster, pod.shape
-        try:
-            candidate = matching.candidate(obj, shape.pod.requests)
-        except InputError:
+        candidate = _candidate(pod, obj) if cluster.reserved else None
+        if candidate is None:
             return Matches(shape, cluster.settings)
         own, waits = {}, False
         with cluster.lock:
@@ -353,7 +353,7 @@ class Extender:
             except Exception as error:  # noqa: BLE001 - one node's fault costs its reservations
                 cluster.faults.note(node, error)
         if not own:
-            return Matches(shape, cluster.settings, candidate)
+            return Matches(shape, cluster.settings)
         if waits:
             # Not for longer than a reservation is expected to be made free.
             now = cluster.now()
@@ -396,7 +396,7 @@ class Extender:
                 unknown=unknown,
                 passed=passed,
                 reasons=dict(reasons),
-                candidate=matches.candidate if matches.rows else None,
+                candidate=matches.candidate,
                 load=load,
             )
             self.attempts.put(attempt, self.cluster.settings)
@@ -404,14 +404,14 @@ class Extender:
         LOG.debug("filter of pod %s: %d of %d nodes pass", pod.key, passed, len(names), extra=fields)
         return attempt
 
-    def _keep(self, pod: ClusterPod, node: str, attempt: Attempt | None) -> None:
+    def _assume_for_now(self, pod: ClusterPod, node: str, attempt: Attempt | None) -> None:
         """Count the pod on the node it will probably get."""
         candidate = attempt.candidate if attempt is not None else None
         promise = self._promised(pod, self.cluster.row(node), candidate)
         if attempt is not None:
             attempt.numa_nodes = promise.numa_nodes
         if pod.shape.exclusive or promise.annotations:
-            self.cluster.reserve(pod, node, "tentative", promise.annotations)
+            self.cluster.assume(pod, node, "tentative", promise.annotations)
 
     def _to_bind(self, namespace: str, name: str, uid: str, node: str) -> tuple[ClusterPod, Candidate | None]:
         """The pod, from the watch, from its attempt, or from the API server, and as it looks for reservations."""
@@ -430,10 +430,9 @@ class Extender:
             raise BindError(f'pods "{name}" is another pod now: uid {obj.metadata.uid}, not {uid}', is_certain=True)
         with self.cluster.lock:
             pod = self.cluster.shapes.pod(obj)
-            matches = self._matches(pod, obj)
-            return pod, matches.candidate if matches.rows else None
+            return pod, self._matches(pod, obj).candidate
 
-    def _reserve(self, pod: ClusterPod, node: str, candidate: Candidate | None) -> Promise:
+    def _assume(self, pod: ClusterPod, node: str, candidate: Candidate | None) -> Promise:
         """Count the pod on the node from now on, if it still fits: others may have come between."""
         cluster = self.cluster
         with cluster.lock:
@@ -449,9 +448,9 @@ class Extender:
             promise = self._promised(pod, row, candidate)
             with cluster.lock:
                 if cluster.row(node) is row:
-                    return self._reserved(pod, node, promise)
+                    return self._assume_if_it_fits(pod, node, promise)
         with cluster.lock:
-            return self._reserved(pod, node, self._promised(pod, cluster.row(node), candidate))
+            return self._assume_if_it_fits(pod, node, self._promised(pod, cluster.row(node), candidate))
 
     def _promised(self, pod: ClusterPod, row: Row | None, candidate: Candidate | None) -> Promise:
         """Allocation of the pod on the node as it is now."""
@@ -460,10 +459,10 @@ class Extender:
         as_seen = row if candidate is None else self._as_seen(pod.shape, candidate, row)
         return judge.promise(pod.shape, as_seen, self.cluster.settings, pod.uid)
 
-    def _reserved(self, pod: ClusterPod, node: str, promise: Promise) -> Promise:
+    def _assume_if_it_fits(self, pod: ClusterPod, node: str, promise: Promise) -> Promise:
         if promise.refusal and pod.uid not in self._nominations:
             raise BindError(f"{promise.refusal} (taken meanwhile by another pod)", is_certain=True)
-        self.cluster.reserve(pod, node, "binding", promise.annotations)
+        self.cluster.assume(pod, node, "binding", promise.annotations)
         if self.loads is not None:
             self.loads.bound(pod.uid, node)
         return promise
@@ -477,7 +476,7 @@ class Extender:
                 attempt.annotations = dict(promise.annotations)
                 attempt.events.append(f"bound to {node}")
             if self.cluster.assumed.of_pod(pod.uid) is not None:
-                self.cluster.reserve(pod, node, "bound", promise.annotations)
+                self.cluster.assume(pod, node, "bound", promise.annotations)
 
     def _unbound(self, key: str, uid: str, error: BindError) -> str:
         with self.cluster.lock:
@@ -497,6 +496,14 @@ class Extender:
             attempt = self.attempts.of_uid(pod.key, pod.uid)
             if attempt is not None:
                 attempt.events.append(text)
+
+
+def _candidate(pod: ClusterPod, obj: objects.PodObject) -> Candidate | None:
+    """The pod as it looks for reservations; None where its annotations cannot be read."""
+    try:
+        return matching.candidate(obj, pod.shape.pod.requests)
+    except InputError:
+        return None
 
 
 MOST_SCORE = 10

@@ -99,7 +99,7 @@ class NodeState(msgspec.Struct):
             self.dirty_since, self.dirty_why = None, ""
             return Row(self.name, allocatable, self.limits, node=self.node, pods=alive, crane=self.crane)
         self.cover(settings, now, since)
-        uncounted = self._reserved(settings)
+        uncounted = self._uncounted(settings)
         amounts = [self._takes(pod) for pod in (*uncounted, *coming)]
         overreserve = settings.cache == "overreserve"
         returned = self.returned(self.covered.outlived) if overreserve else {}
@@ -143,7 +143,7 @@ class NodeState(msgspec.Struct):
         node = msgspec.structs.replace(
             row, zones=zones, at_most=zones, owed=NOTHING_OWED, pods=tuple(self.pods.values()), extra={}
         )
-        for pod in (*(self._reserved(settings) if overreserve else ()), *coming):
+        for pod in (*(self._uncounted(settings) if overreserve else ()), *coming):
             node = admitted(node, pod, settings)
         return _beside_promises(node)
 
@@ -171,7 +171,7 @@ class NodeState(msgspec.Struct):
             [*([f"not counted yet: {missing}"] if missing else []), *([f"gone: {outlived}"] if outlived else [])]
         )
 
-    def _reserved(self, settings: JudgeSettings) -> list[ClusterPod]:
+    def _uncounted(self, settings: JudgeSettings) -> list[ClusterPod]:
         """Pods that the report has not counted and that hold something of their own."""
         assert self.report is not None
         listed = self.report.resources
@@ -206,7 +206,7 @@ class NodeState(msgspec.Struct):
         if self.report is None or self.report.problems or settings.cache != "overreserve":
             return {}
         departed = [(at, pod) for pod, at in self.departed.values() if self._still_reports(pod, at)]
-        bound = [(self.came.get(pod.uid, 0.0), pod) for pod in self._reserved(settings)]
+        bound = [(self.came.get(pod.uid, 0.0), pod) for pod in self._uncounted(settings)]
         coming = [pod for pod in assumed if pod.uid not in self.pods]
         alive = [pod for pod in self.pods.values() if pod not in self.covered.uncounted]
         where = self.whereabouts(pod for _, pod in departed)

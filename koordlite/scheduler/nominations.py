@@ -94,7 +94,7 @@ class Nominations:
     def keep(self, pod: ClusterPod, offer: Offer) -> None:
         """Count the pod where it will be, on every NUMA node: kubelet gives the place to whoever comes first."""
         if pod.shape.exclusive:
-            self._cluster.reserve(pod, offer.node, "nominated")
+            self._cluster.assume(pod, offer.node, "nominated")
 
     def of(self, pod: ClusterPod) -> Offer | None:
         """The node that is being emptied for the pod, as far as that is known."""

@@ -150,7 +150,7 @@ def test_a_thread_can_be_looked_up_by_its_own_id(v2: Sandbox, make_pod: MakePod)
 
 
 def test_a_node_object_fits_the_machine() -> None:
-    node = kubelet.fresh(machines.machine("small"), "n1")
+    node = kubelet.registered_node(machines.machine("small"), "n1")
     assert node.metadata.name == "n1"
     assert node.status.capacity == {"cpu": "4", "memory": "8388608Ki", "pods": "110"}
     assert (node.status.allocatable or {})["memory"] == "8286208Ki"
@@ -158,12 +158,12 @@ def test_a_node_object_fits_the_machine() -> None:
 
 def test_a_node_without_a_status_gets_the_machines(v1: Sandbox) -> None:
     node, problems = v1.reported_node(objects.NodeObject(metadata=objects.ObjectMeta(name="n1")))
-    assert node.status == kubelet.fresh(v1.machine, "n1").status
+    assert node.status == kubelet.registered_node(v1.machine, "n1").status
     assert problems == ()
 
 
 def test_a_node_that_is_right_is_not_touched(v1: Sandbox) -> None:
-    right = kubelet.fresh(v1.machine, "n1")
+    right = kubelet.registered_node(v1.machine, "n1")
     assert v1.reported_node(right) == (right, ())
     assert v1.reported_node(right)[0] is right
 

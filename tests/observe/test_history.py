@@ -79,7 +79,7 @@ def test_other_windows_go_on_with_the_samples_there_are(
 ) -> None:
     history = History(first)
     held = [each for each in filled(history, before) if each[0] >= sum(p for p, _ in before) - max(first)]
-    history.over(then)
+    history.resize(then)
     now = held[-1][0]
     for pause, cpu in after:
         now += pause

@@ -147,7 +147,7 @@ def numa_exporter() -> tuple[Exported, ...]:
         metrics = NumaMetrics(lambda machine: numa.counters(node.host().files, machine), _no_machine, node="")
         metrics.other_names = True
         *_, tick = node.ticks(node.agent(None), 3)
-        metrics.picture = tick.snapshot
+        metrics.snapshot = tick.snapshot
         return tuple(_exported(metrics.registry))
 
 

@@ -79,7 +79,7 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
             work.foreign.wrote(msgspec.structs.replace(change, value=settled))
             if change.field == "cpu.idle":
                 # The kernel itself changes the shares of a group that becomes idle or stops being idle.
-                work.foreign.unsure(PLACE.place(change.group, "cpu.shares"))
+                work.foreign.forget_value(PLACE.place(change.group, "cpu.shares"))
 
     def set(self, host: Host, change: CgroupChange) -> str | None:
         """An empty set means the parent's CPUs (or memory nodes) on v2, but no kernel takes it while the group has

@@ -35,7 +35,7 @@ class Published(Kind[ClusterChange, Entry]):
         seconds = work.host.clock.monotonic() - started
         for change in changes:
             if error:
-                work.foreign.unsure(change.place)
+                work.foreign.forget_value(change.place)
             else:
                 work.foreign.wrote(change)
             yield AppliedStep(change.place, change.describe(), not error, error, seconds)

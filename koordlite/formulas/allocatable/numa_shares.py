@@ -52,7 +52,7 @@ def batch(
     sums = dict.fromkeys(ids, Sums())
     for pod in pods:
         uids.add(pod.uid)
-        for node, of_pod in _pod(pod, usage.get(pod.uid), ids).items():
+        for node, of_pod in _sums_of_pod(pod, usage.get(pod.uid), ids).items():
             sums[node] += of_pod
     for uid, used in usage.items():
         if uid not in uids:
@@ -108,7 +108,7 @@ def divided(milli: int, parts: int) -> int:
     return math.ceil(float(milli) / parts) if parts else milli
 
 
-def _pod(pod: Pod, used: Use | None, ids: Sequence[int]) -> dict[int, Sums]:
+def _sums_of_pod(pod: Pod, used: Use | None, ids: Sequence[int]) -> dict[int, Sums]:
     if pod.priority_class in BATCH_AND_BELOW:
         return {}
     if not pod.active:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 LONGEST_STEP = 0.1
 """Seconds the machine advances at once: one period of the CPU bandwidth controller."""
@@ -16,9 +16,9 @@ BOOTED = 100.0
 class SandboxClock:
     """`ports.Clock` that advances the machine.
 
-    `pace` is real seconds per simulated second: 0 runs as fast as it can, 0.25 four times faster than life. The stop
-    event ends a wait early, as a signal does on a real node. `longest_step` is how many seconds pass at once: longer
-    ones cost less and blur what happens within them.
+    `pace` is real seconds per simulated second: 0 runs as fast as it can, 0.25 four times faster than real time. The
+    stop event ends a wait early, as a signal does on a real node. `longest_step` is how many seconds pass at once:
+    longer ones cost less and blur what happens within them.
     """
 
     def __init__(
@@ -36,7 +36,8 @@ class SandboxClock:
         self._stop = stop or threading.Event()
         self._now_us = 0
         self._longest_us = int(longest_step * 1e6)
-        self._ahead = time.monotonic()
+        self._real_time = time.monotonic()
+        """When the last step is over at this pace."""
 
     def monotonic(self) -> float:
         """Seconds since the machine booted."""
@@ -53,20 +54,22 @@ class SandboxClock:
 
     def wait(self, seconds: float) -> bool:
         """Let `seconds` pass on the machine; True when the run was asked to stop meanwhile."""
-        remaining = round(seconds * 1e6)
-        while remaining > 0 and not self._stop.is_set():
-            step = min(remaining, self._longest_us)
+        for step in self._steps(seconds):
+            if self._stop.is_set():
+                break
             self.pass_time(step)
-            remaining -= step
             self._keep_pace(step / 1e6)
         return self._stop.is_set()
 
     def advance(self, seconds: float) -> None:
         """Let `seconds` pass without keeping pace, whatever the stop event says."""
+        for step in self._steps(seconds):
+            self.pass_time(step)
+
+    def _steps(self, seconds: float) -> Iterator[int]:
         remaining = round(seconds * 1e6)
         while remaining > 0:
-            step = min(remaining, self._longest_us)
-            self.pass_time(step)
+            yield (step := min(remaining, self._longest_us))
             remaining -= step
 
     def pass_time(self, step_us: int) -> None:
@@ -79,5 +82,5 @@ class SandboxClock:
         if self.pace <= 0:
             return
         now = time.monotonic()
-        self._ahead = max(self._ahead + step * self.pace, now)
-        self._stop.wait(self._ahead - now)
+        self._real_time = max(self._real_time + step * self.pace, now)
+        self._stop.wait(self._real_time - now)

@@ -47,7 +47,7 @@ EVICTION_MEMORY = 100 * 2**20
 Amounts = dict[str, str | int | float]
 
 
-def fresh(machine: Machine, name: str) -> objects.NodeObject:
+def registered_node(machine: Machine, name: str) -> objects.NodeObject:
     """A Node as this machine's kubelet registers it."""
     capacity: Amounts = {**_native(machine), "pods": str(PODS)}
     allocatable = {**capacity, "memory": f"{(machine.memory - EVICTION_MEMORY) // 1024}Ki"}
@@ -57,7 +57,9 @@ def fresh(machine: Machine, name: str) -> objects.NodeObject:
     )
 
 
-def corrected(machine: Machine, written: objects.NodeObject) -> tuple[objects.NodeObject, tuple[Problem, ...]]:
+def with_machine_amounts(
+    machine: Machine, written: objects.NodeObject
+) -> tuple[objects.NodeObject, tuple[Problem, ...]]:
     """`written` with the machine's CPUs and memory, keeping what it holds back from them; and what was wrong.
 
     The same object when it was right. A manifest without a status is not wrong.
@@ -69,7 +71,7 @@ def corrected(machine: Machine, written: objects.NodeObject) -> tuple[objects.No
     }
     if not wrong:
         return written, ()
-    base = fresh(machine, written.metadata.name).status
+    base = registered_node(machine, written.metadata.name).status
     capacity: Amounts = {**(base.capacity or {}), **(written.status.capacity or {}), **_native(machine)}
     allocatable: Amounts = {**(base.allocatable or {}), **(written.status.allocatable or {})}
     # The machine's amounts less what the manifest's allocatable leaves out of its capacity.

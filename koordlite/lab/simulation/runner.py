@@ -55,7 +55,7 @@ class Stage:
         self.sandbox = Sandbox(written.machine, seed=seed, longest_step=written.step_seconds)
         self.settings = reading.in_force(play)
         if play.manifests is None:
-            node = kubelet.fresh(self.sandbox.machine, written.node.name)
+            node = kubelet.registered_node(self.sandbox.machine, written.node.name)
             first = ClusterView(node=node, pods=(), config=None, topology=None, kubelet=Kubelet())
         else:
             first = ManifestCluster(play.manifests, clock=self.sandbox.clock, node_name=written.node.name).view()

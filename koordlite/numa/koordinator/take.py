@@ -117,6 +117,7 @@ class _Taker:
         """All from the first part of the machine that suffices: whole cores, or spread over them."""
         if self.need > (self.machine.per_node if level is NODE else self.machine.per_socket):
             return False
+        # `aware`: beside nobody who wants to be alone there, too. Koordinator does not ask that of a socket's cores.
         for aware in (False,) if cores and level is SOCKET else (True, False):
             for cpus in self._free_parts(level, cores=cores, aware=aware):
                 if len(cpus) >= self.need:

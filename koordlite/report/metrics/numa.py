@@ -26,17 +26,17 @@ _MIB = 2**20
 
 
 class NumaMetrics(Collector):
-    """Reads the counters when it is scraped; all else is of the last picture. May be scraped from many threads."""
+    """Reads the counters when it is scraped; all else is of the last snapshot. May be scraped from many threads."""
 
     def __init__(
         self, read: Callable[[Topology], Sequence[NumaCounters]], topology: Callable[[], Topology], *, node: str
     ) -> None:
-        """`topology` gives the machine as long as there is no picture; `node` is its name until a picture has one."""
+        """`topology` gives the machine as long as there is no snapshot; `node` is its name until one has it."""
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._read, self._topology, self._node = read, topology, node
         self.other_names = False
         """Add the names of other exporters."""
-        self.picture: Snapshot | None = None
+        self.snapshot: Snapshot | None = None
         """The last one; None where no cluster is asked."""
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -44,12 +44,12 @@ class NumaMetrics(Collector):
     @property
     def node(self) -> str:
         """The name of the node in every series."""
-        snapshot = self.picture
+        snapshot = self.snapshot
         return snapshot.node.name if snapshot and snapshot.node else self._node
 
     def collect(self) -> Iterator[Metric]:
         """All families, `numa_node_cpus_count` first."""
-        snapshot = self.picture
+        snapshot = self.snapshot
         topology = snapshot.topology if snapshot else self._topology()
         node = self.node
         counters = self._read(topology)

@@ -100,7 +100,7 @@ def promise(shape: PodShape, row: Row, settings: JudgeSettings, uid: str) -> Pro
         if allocation.refusal:
             return allocation
         nodes = each.verdict(shape, row, settings).numa_nodes
-    return Promise({**allocation.annotations, **reserved.note(row)}, admission.refusal, nodes)
+    return Promise({**allocation.annotations, **reserved.binding_annotation(row)}, admission.refusal, nodes)
 
 
 def takes(shape: PodShape, row: Row, settings: JudgeSettings) -> dict[int, dict[str, int]]:

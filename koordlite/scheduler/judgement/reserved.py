@@ -69,7 +69,7 @@ def points(shape: PodShape, row: Row) -> int | None:
     return FIRST if row.reservations.first else TAKES + capacity.score(shape.pod.requests, one.holding)
 
 
-def note(row: Row) -> dict[str, str]:
+def binding_annotation(row: Row) -> dict[str, str]:
     """The annotation of the Binding that says which reservation the pod took."""
     one = row.reservations.match
     if one is None or row.reservations.is_rest:

@@ -30,7 +30,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> NumaMetrics:
     found = NumaMetrics(lambda machine: numa.counters(node.sandbox.files, machine), _nothing, node="")
     found.other_names = True
     *_, tick = node.ticks(node.agent(None), 3)
-    found.picture = tick.snapshot
+    found.snapshot = tick.snapshot
     return found
 
 
@@ -84,14 +84,14 @@ def test_other_exporters_names_only_on_request(metrics: NumaMetrics) -> None:
     assert values(metrics, "numainfo_core_count", "numanode", "type")[("node00", "allocation")] == 2
     assert values(metrics, "numa_cpu_free", "numa")[("1",)] == 16
     plain = NumaMetrics(lambda machine: (), _nothing, node="n")
-    plain.picture = metrics.picture
+    plain.snapshot = metrics.snapshot
     assert not values(plain, "numainfo_core_count", "numanode", "type")
 
 
 def test_what_cannot_be_read_has_no_series(metrics: NumaMetrics) -> None:
-    assert isinstance(metrics.picture, Snapshot)
+    assert isinstance(metrics.snapshot, Snapshot)
     blind = NumaMetrics(lambda machine: [NumaCounters(node=0)], _nothing, node="n")
-    blind.picture = metrics.picture
+    blind.snapshot = metrics.snapshot
     assert values(blind, "numa_node_memory_used_bytes", "numa_node") == {}
     assert values(blind, "numa_node_cpus_count", "numa_node") == {("0",): 16, ("1",): 16}
 
