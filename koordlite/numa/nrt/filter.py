@@ -32,7 +32,6 @@ REFUSED = {
     "app": "cannot align container",
     "pod": POD_REFUSED,
 }
-_NATIVE = frozenset({"cpu", "memory", "ephemeral-storage", "storage", "pods"})
 _HOST_LEVEL = frozenset({"ephemeral-storage", "storage"})
 
 
@@ -134,8 +133,8 @@ def is_shared(resource: str) -> bool:
 
 
 def is_native(resource: str) -> bool:
-    """Kubernetes' own: CPU, memory, huge pages, storage; anything else is a device."""
-    return resource in _NATIVE or resource.startswith("hugepages-")
+    """Kubernetes' own, by a name without a domain or of `kubernetes.io`; anything else is a device."""
+    return "/" not in resource or "kubernetes.io/" in resource
 
 
 def only_native(pod: AlignedRequest) -> bool:

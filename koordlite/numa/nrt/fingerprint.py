@@ -30,12 +30,13 @@ def sign(pods: Iterable[tuple[str, str]]) -> str:
 
 def read(attributes: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     """The fingerprint that a NodeResourceTopology carries: its attribute, else the old annotation, else nothing."""
-    return attributes.get(ATTRIBUTE) or annotations.get(ANNOTATION, "")
+    return attributes.get(ATTRIBUTE, annotations.get(ANNOTATION, ""))
 
 
 def only_exclusive(attributes: Mapping[str, str]) -> bool:
-    """Tell whether only pods with resources of their own were counted; an unknown method means all pods."""
-    return attributes.get(METHOD_ATTRIBUTE) == ONLY_EXCLUSIVE
+    """Tell whether only pods with resources of their own were counted; an unknown method, or the old annotation, means
+    all pods."""
+    return ATTRIBUTE in attributes and attributes.get(METHOD_ATTRIBUTE) == ONLY_EXCLUSIVE
 
 
 def _hash(text: str, *, seed: int = 0) -> int:

@@ -274,10 +274,11 @@ def _released(given: Any, totals: Zones) -> Iterator[tuple[int | None, Amounts]]
 def _given_back(zones: Zones, totals: Zones, victims: Iterable[tuple[int | None, Amounts]]) -> Zones:
     """What evicted containers had is back; upstream concludes nothing from amounts that cannot be right."""
     after = {number: dict(zone) for number, zone in zones.items()}
-    for number, released in victims:
-        if number is not None and number in after:
+    placed = [(number, released) for number, released in victims if number is not None and released]
+    for number, released in placed:
+        if number in after:
             nrt_filter.add(after[number], {name: released.get(name, 0) for name in after[number]})
-    if after == zones:
+    if not placed:
         raise ValueError("no resources to add, cannot process eviction simulation")
     if any(nano > totals[number].get(name, nano) for number, zone in after.items() for name, nano in zone.items()):
         raise ValueError("resource release request exceeds NUMA allocatable")

@@ -53,6 +53,12 @@ def test_align(wanted: nrt.AlignedRequest, scope: str, nodes: tuple[int, ...], w
     assert (found.nodes, found.why_not) == (nodes, why_not)
 
 
+@pytest.mark.parametrize("resource", ["cpu", "hugepages-2Mi", "kubernetes.io/batch-cpu", "vendor.com/nic"])
+def test_kubelet_aligns_devices_of_shared_pods_and_no_resource_of_kubernetes(resource: str) -> None:
+    alone = nrt.aligned_by_kubelet([("app", "", {resource: nrt.NANO})], guaranteed=False)
+    assert bool(alone.whole.requests) is (resource == "vendor.com/nic")
+
+
 def test_a_numa_node_gives_no_more_than_it_has() -> None:
     left = nrt.without(ZONES, (0,), amounts(cpu="4", memory="1Gi"))
     assert left == {0: amounts(cpu="0", memory="7Gi", vendor_nic="4"), 1: ZONES[1]}

@@ -79,3 +79,15 @@ def test_what_cannot_be_is_refused(metadata, vectors, containers, flaw):
 def test_a_node_the_machine_has_not_is_refused():
     with pytest.raises(placement.PlacementError, match="wrong-affinity: ns/pod/c is on NUMA node 2 of 2"):
         placement.encode({("ns", "pod", "c"): 2}, numa_nodes=2)
+
+
+def test_an_empty_fingerprint_hides_the_old_annotation() -> None:
+    notes = {fingerprint.ANNOTATION: "pfp0v001b92008c14168b3a6"}
+    assert fingerprint.read({}, notes) == "pfp0v001b92008c14168b3a6"
+    assert fingerprint.read({fingerprint.ATTRIBUTE: ""}, notes) == ""
+
+
+def test_the_old_annotation_counts_all_pods() -> None:
+    method = {fingerprint.METHOD_ATTRIBUTE: "with-exclusive-resources"}
+    assert fingerprint.only_exclusive({fingerprint.ATTRIBUTE: "pfp0v001b92008c14168b3a6", **method})
+    assert not fingerprint.only_exclusive(method)
