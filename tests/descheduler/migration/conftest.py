@@ -74,6 +74,7 @@ class World:
         self.create(f"{root}/replicasets", {"kind": "ReplicaSet", "metadata": meta, "spec": whole})
         for number in range(replicas):
             self.pod(name, f"{name}-{number}", on)
+        self.around()
 
     def pod(self, app: str, name: str, node: str = "") -> None:
         """A pod of a Deployment, on a node or waiting for one."""

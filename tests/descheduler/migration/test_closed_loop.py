@@ -26,14 +26,16 @@ def phases(world: World) -> list[str]:
     return [job["status"].get("phase", "") for job in world.jobs()]
 
 
-def move(world: World, migrations: Any, rounds: int = 8) -> None:
-    assert [attempt.result for attempt in world.ask(migrations)] == ["JobCreated"]
-    world.work(migrations, rounds)
+def one_move(world: World, **args: Any) -> Any:
+    """The controller, with a job for one of three pods."""
+    world.deployment("web", 3)
+    migrations = world.controller(**args)
+    world.ask(migrations)
+    return migrations
 
 
 def test_a_pod_moves_to_the_place_that_was_reserved_for_it(world: World) -> None:
     world.deployment("web", 3)
-    world.around()
     migrations = world.controller()
     results = [attempt.result for attempt in world.ask(migrations)]
     assert results[0] == "JobCreated"
@@ -47,10 +49,7 @@ def test_a_pod_moves_to_the_place_that_was_reserved_for_it(world: World) -> None
 
 
 def test_the_reservation_comes_before_the_eviction(world: World) -> None:
-    world.deployment("web", 3)
-    world.around()
-    move_ = world.controller()
-    world.ask(move_)
+    move_ = one_move(world)
     world.server.requests.clear()
     world.work(move_, 8)
     done = [(asked.verb, asked.resource) for asked in world.server.requests]
@@ -59,23 +58,18 @@ def test_the_reservation_comes_before_the_eviction(world: World) -> None:
 
 def test_only_one_pod_of_a_small_workload_moves_at_a_time(world: World) -> None:
     world.deployment("web", 3)
-    world.around()
     results = [attempt.result for attempt in world.ask(world.controller())]
     assert results == ["JobCreated", "Deferred", "Deferred"]
 
 
 def test_a_workload_of_one_pod_is_left_alone(world: World) -> None:
     world.deployment("web", 1)
-    world.around()
     (attempt,) = world.ask(world.controller())
     assert (attempt.result, attempt.text.split(":")[0]) == ("Deferred", "TooFewReplicas")
 
 
 def test_without_reservations_a_pod_just_goes(world: World) -> None:
-    world.deployment("web", 3)
-    world.around()
-    migrations = world.controller(default_job_mode="EvictDirectly")
-    world.ask(migrations)
+    migrations = one_move(world, default_job_mode="EvictDirectly")
     world.work(migrations, 3)
     assert phases(world) == ["Succeeded"]
     assert sorted(world.places().values()) == ["b", "old", "old"]
@@ -84,10 +78,7 @@ def test_without_reservations_a_pod_just_goes(world: World) -> None:
 
 @pytest.mark.parametrize("done", range(7))
 def test_a_restart_after_any_round_ends_the_same(world: World, done: int) -> None:
-    world.deployment("web", 3)
-    world.around()
-    before = world.controller()
-    world.ask(before)
+    before = one_move(world)
     world.work(before, done)
     world.work(world.controller(), 8)
     assert phases(world) == ["Succeeded"]
@@ -96,10 +87,7 @@ def test_a_restart_after_any_round_ends_the_same(world: World, done: int) -> Non
 
 @pytest.mark.parametrize("verb, resource", [("create", "reservations"), ("patch", "podmigrationjobs/status")])
 def test_a_write_whose_answer_is_lost_is_not_done_twice(world: World, verb: str, resource: str) -> None:
-    world.deployment("web", 3)
-    world.around()
-    migrations = world.controller()
-    world.ask(migrations)
+    migrations = one_move(world)
     world.server.faults.add(Fault(verb=verb, resource=resource, drop=True))
     world.work(migrations, 9)
     assert phases(world) == ["Succeeded"]
@@ -107,10 +95,7 @@ def test_a_write_whose_answer_is_lost_is_not_done_twice(world: World, verb: str,
 
 
 def test_a_new_pod_of_the_same_name_is_never_the_victim(world: World) -> None:
-    world.deployment("web", 3)
-    world.around()
-    migrations = world.controller()
-    world.ask(migrations)
+    migrations = one_move(world)
     name = world.job()["spec"]["podRef"]["name"]
     world.work(migrations, 1)
     world.server.objects.remove("Pod", name, "default")
@@ -122,10 +107,7 @@ def test_a_new_pod_of_the_same_name_is_never_the_victim(world: World) -> None:
 
 
 def test_a_job_that_fails_gives_its_place_back(world: World) -> None:
-    world.deployment("web", 3)
-    world.around()
-    migrations = world.controller()
-    world.ask(migrations)
+    migrations = one_move(world)
     world.work(migrations, 1)
     assert len(world.server.objects.all("Reservation")) == 1
     world.server.objects.remove("Pod", world.job()["spec"]["podRef"]["name"], "default")
@@ -136,10 +118,7 @@ def test_a_job_that_fails_gives_its_place_back(world: World) -> None:
 
 
 def test_a_disruption_budget_makes_the_job_wait_and_then_time_out(world: World) -> None:
-    world.deployment("web", 3)
-    world.around()
-    migrations = world.controller()
-    world.ask(migrations)
+    migrations = one_move(world)
     budget = {"metadata": {"name": "all"}, "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}}}
     path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
     world.create(path, {"kind": "PodDisruptionBudget", **budget})
@@ -156,10 +135,7 @@ def test_a_disruption_budget_makes_the_job_wait_and_then_time_out(world: World) 
 
 
 def test_a_waiting_job_has_a_time_to_live_too(world: World) -> None:
-    world.deployment("web", 3)
-    world.around()
-    migrations = world.controller(max_migrating_globally=1)
-    world.ask(migrations)
+    migrations = one_move(world, max_migrating_globally=1)
     world.work(migrations, 1, seconds=1.0)
     name = next(name for name in world.places() if name != world.job()["spec"]["podRef"]["name"])
     ref = {"namespace": "default", "name": name, "uid": world.get("Pod", name, "default")["metadata"]["uid"]}
@@ -174,10 +150,7 @@ def test_a_waiting_job_has_a_time_to_live_too(world: World) -> None:
 
 
 def test_a_waiting_job_is_not_let_through_by_an_edit(world: World) -> None:
-    world.deployment("web", 3)
-    world.around()
-    migrations = world.controller(max_migrating_per_workload=1, object_limiters=FREE)
-    world.ask(migrations)
+    migrations = one_move(world, max_migrating_per_workload=1, object_limiters=FREE)
     for name in ("web-1", "web-2"):
         ref = {"namespace": "default", "name": name, "uid": world.get("Pod", name, "default")["metadata"]["uid"]}
         world.create(JOBS, {"kind": "PodMigrationJob", "metadata": {"name": name}, "spec": {"podRef": ref}})
@@ -189,7 +162,6 @@ def test_a_waiting_job_is_not_let_through_by_an_edit(world: World) -> None:
 
 def test_jobs_of_somebody_else_are_left_alone(world: World) -> None:
     world.deployment("web", 3)
-    world.around()
     ref = {"namespace": "default", "name": "web-0", "uid": world.get("Pod", "web-0", "default")["metadata"]["uid"]}
     meta = {"name": "theirs", "annotations": {"koordinator.sh/job-created-by": "another"}}
     world.create(JOBS, {"kind": "PodMigrationJob", "metadata": meta, "spec": {"podRef": ref}})
@@ -198,19 +170,13 @@ def test_jobs_of_somebody_else_are_left_alone(world: World) -> None:
 
 
 def test_a_job_that_was_deleted_is_forgotten(world: World) -> None:
-    world.deployment("web", 3)
-    world.around()
-    migrations = world.controller()
-    world.ask(migrations)
+    migrations = one_move(world)
     world.server.objects.remove("PodMigrationJob", world.job()["metadata"]["name"])
     assert world.work(migrations, 3) == []
 
 
 def test_old_jobs_and_their_places_are_removed(world: World) -> None:
-    world.deployment("web", 3)
-    world.around()
-    migrations = world.controller()
-    world.ask(migrations)
+    migrations = one_move(world)
     world.work(migrations, 8)
     world.clock.advance(600)
     world.work(migrations, 1)
@@ -218,10 +184,7 @@ def test_old_jobs_and_their_places_are_removed(world: World) -> None:
 
 
 def test_a_job_that_waits_rests_three_seconds_unless_somebody_changes_it(world: World) -> None:
-    world.deployment("web", 3)
-    world.around()
-    migrations = world.controller()
-    world.ask(migrations)
+    migrations = one_move(world)
     for _ in range(2):
         migrations.work(world.now)
     assert world.job()["status"]["status"] == "ReservationCreated", "nobody gives the reservation a node yet"
@@ -240,7 +203,6 @@ def test_a_job_that_waits_rests_three_seconds_unless_somebody_changes_it(world: 
 
 def test_the_pace_of_a_workload_holds_over_a_restart(world: World) -> None:
     world.deployment("web", 12)
-    world.around()
     results = [attempt.result for attempt in world.ask(world.controller())]
     assert results.count("JobCreated") == 1
     world.work(world.controller(), 8)
@@ -251,10 +213,7 @@ def test_the_pace_of_a_workload_holds_over_a_restart(world: World) -> None:
 
 
 def test_a_soft_eviction_only_says_that_the_pod_should_go(world: World) -> None:
-    world.deployment("web", 3)
-    world.around()
-    migrations = world.controller(default_job_mode="EvictDirectly", eviction_policy="SoftEviction")
-    world.ask(migrations)
+    migrations = one_move(world, default_job_mode="EvictDirectly", eviction_policy="SoftEviction")
     world.work(migrations, 3)
     name = world.job()["spec"]["podRef"]["name"]
     note = world.get("Pod", name, "default")["metadata"]["annotations"]["scheduling.koordinator.sh/soft-eviction"]
@@ -270,7 +229,6 @@ def test_a_pod_made_again_before_it_is_asked_softly_is_no_refusal(
 ) -> None:
     """The server answers 422: to a patch, a uid is a field that may not change."""
     world.deployment("web", 3)
-    world.around()
     real, answers = Cluster.annotate_pod, []
 
     def late(self: Cluster, ref: ObjectReference, annotations: Mapping[str, str]) -> None:
@@ -293,7 +251,6 @@ def test_a_pod_made_again_before_it_is_asked_softly_is_no_refusal(
 
 def test_a_dry_run_makes_no_job(world: World) -> None:
     world.deployment("web", 3)
-    world.around()
     assert {attempt.result for attempt in world.ask(world.controller(dry_run=True))} == {"WouldEvict"}
     assert world.jobs() == []
 
@@ -302,7 +259,6 @@ def together(world: World) -> tuple[Any, list[Any]]:
     """A plan with one pod of each of two workloads, which go only together."""
     for app in ("web", "db"):
         world.deployment(app, 3)
-    world.around()
     plan = world.plan()
     several = [next(o for o in plan.evict if o.pod.key.startswith(f"default/{app}")) for app in ("web", "db")]
     uids = tuple(one.pod.uid for one in several)

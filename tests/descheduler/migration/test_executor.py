@@ -61,7 +61,6 @@ def plan(world: World) -> EvictionPlan:
 def test_each_profile_has_its_own_way(world: World, told: list[Progress]) -> None:
     for app in ("web", "db"):
         world.deployment(app, 3)
-    world.around()
     made = plan(world)
     attempts = {attempt.pod: attempt.result for attempt in carrier(world, told)(made)}
     assert list(attempts) == [outcome.pod.key for outcome in made.evict]
@@ -71,7 +70,6 @@ def test_each_profile_has_its_own_way(world: World, told: list[Progress]) -> Non
 
 def test_a_run_of_one_cycle_ends_when_its_jobs_have(world: World, told: list[Progress]) -> None:
     world.deployment("db", 3)
-    world.around()
     one = carrier(world, told)
     one(plan(world))
     one.settle()
@@ -82,7 +80,6 @@ def test_a_run_of_one_cycle_ends_when_its_jobs_have(world: World, told: list[Pro
 
 def test_jobs_of_the_time_before_are_worked_on_from_the_start(world: World, told: list[Progress]) -> None:
     world.deployment("db", 3)
-    world.around()
     made = plan(world)
     carrier(world, told)(made)
     carrier(world, told, rules=made.migration).settle()
@@ -97,7 +94,6 @@ def test_without_a_plan_or_jobs_nothing_is_written(world: World, told: list[Prog
 
 def test_who_does_not_lead_asks_nothing_and_complains_of_nothing(world: World, told: list[Progress]) -> None:
     world.deployment("db", 3)
-    world.around()
     made = plan(world)
     world.server.requests.clear()
 
@@ -112,7 +108,6 @@ def test_who_does_not_lead_asks_nothing_and_complains_of_nothing(world: World, t
 
 def test_a_server_without_the_kind_is_told_and_pods_stay(world: World, told: list[Progress]) -> None:
     world.deployment("db", 3)
-    world.around()
     made = plan(world)
     name = "podmigrationjobs.scheduling.koordinator.sh"
     world.api.request("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
@@ -134,7 +129,6 @@ class Poisoned:
 
 def test_a_job_that_cannot_be_read_is_named_and_ends_nothing(world: World, told: list[Progress]) -> None:
     world.deployment("db", 3)
-    world.around()
     one = carrier(world, told, api=Poisoned(world.api), rules=plan(world).migration)
     assert one.moving() == {}
     one.work()
@@ -144,7 +138,6 @@ def test_a_job_that_cannot_be_read_is_named_and_ends_nothing(world: World, told:
 
 def test_a_thread_works_until_it_is_stopped(world: World, told: list[Progress]) -> None:
     world.deployment("db", 3)
-    world.around()
     passed = threading.Event()
     one = carrier(world, told, tell=lambda _progress: passed.set())
     one.start()
@@ -169,7 +162,6 @@ def test_a_job_that_waits_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
 def test_one_job_that_cannot_be_written_does_not_keep_the_others(world: World, told: list[Progress]) -> None:
     for app in ("web", "db"):
         world.deployment(app, 3)
-    world.around()
     migrations = world.controller(object_limiters={}, evict_qps=1000, evict_burst=10)
     world.ask(migrations)
     first = world.jobs()[0]["metadata"]["name"]
@@ -188,7 +180,6 @@ def closed(world: World, node: str = "old") -> bool:
 
 def test_a_node_that_is_emptied_takes_no_more_pods(world: World, told: list[Progress]) -> None:
     world.deployment("web", 3)
-    world.around()
     carrier(world, told)(emptied(world))
     assert closed(world)
     assert told[0].text == "node old"
@@ -196,7 +187,6 @@ def test_a_node_that_is_emptied_takes_no_more_pods(world: World, told: list[Prog
 
 def test_a_node_that_no_pod_leaves_is_opened_again(world: World, told: list[Progress]) -> None:
     world.deployment("web", 3)
-    world.around()
     made = emptied(world)
     world.server.faults.add(Fault(verb="create", resource="pods/eviction", status=500, times=None))
     carrier(world, told)(made)
@@ -227,7 +217,6 @@ class Deadly:
 
 def test_our_cordon_says_whether_pods_have_left(world: World, told: list[Progress]) -> None:
     world.deployment("web", 3)
-    world.around()
     made = emptied(world)
     with pytest.raises(Killed):
         carrier(world, told, api=Deadly(world.api))(made)
@@ -241,7 +230,6 @@ def test_our_cordon_says_whether_pods_have_left(world: World, told: list[Progres
 @pytest.mark.parametrize("again", [pytest.param(True, id="fails to empty it too"), pytest.param(False, id="leaves it")])
 def test_a_cordon_that_outlived_its_process_is_lifted(world: World, told: list[Progress], again: bool) -> None:
     world.deployment("web", 3)
-    world.around()
     with pytest.raises(Killed):
         carrier(world, told, api=Deadly(world.api))(emptied(world))
     told.clear()
@@ -257,7 +245,6 @@ def test_a_cordon_that_outlived_its_process_is_lifted(world: World, told: list[P
 
 def test_a_cordon_whose_lease_was_lost_is_the_next_leaders(world: World, told: list[Progress]) -> None:
     world.deployment("web", 3)
-    world.around()
     made, asked = emptied(world), iter([True])
     carrier(world, told, api=LeaderApi(world.api, lambda: next(asked, False)))(made)
     assert (closed(world), mark(world)) == (True, marks.ASKED)
@@ -267,7 +254,6 @@ def test_a_cordon_whose_lease_was_lost_is_the_next_leaders(world: World, told: l
 
 def test_a_node_that_was_closed_before_stays_closed(world: World, told: list[Progress]) -> None:
     world.deployment("web", 3)
-    world.around()
     world.api.request("PATCH", "/api/v1/nodes/old", body={"spec": {"unschedulable": True}}, content_type=MERGE)
     made = emptied(world)
     world.server.faults.add(Fault(verb="create", resource="pods/eviction", status=500, times=None))
@@ -277,7 +263,6 @@ def test_a_node_that_was_closed_before_stays_closed(world: World, told: list[Pro
 
 def test_a_node_that_cannot_be_closed_keeps_nobody(world: World, told: list[Progress]) -> None:
     world.deployment("web", 3)
-    world.around()
     made = emptied(world)
     world.server.faults.add(Fault(verb="patch", resource="nodes", status=403, times=None))
     attempts = carrier(world, told)(made)
@@ -288,7 +273,6 @@ def test_a_node_that_cannot_be_closed_keeps_nobody(world: World, told: list[Prog
 def test_a_dry_run_shows_the_jobs_that_would_be_made(world: World) -> None:
     for app in ("web", "db"):
         world.deployment(app, 2)
-    world.around()
     kinds = {attempt.pod: attempt.request["kind"] for attempt in eviction_api.prepare(plan(world))}
     assert kinds == {
         **dict.fromkeys(("default/web-0", "default/web-1"), "Eviction"),
@@ -298,7 +282,6 @@ def test_a_dry_run_shows_the_jobs_that_would_be_made(world: World) -> None:
 
 def test_pods_with_a_job_take_no_places_of_the_next_plan(world: World, told: list[Progress]) -> None:
     world.deployment("db", 3)
-    world.around()
     one = carrier(world, told)
     assert one.moving() == {}
     made = plan(world)
@@ -340,7 +323,6 @@ def notes(world: World, pod: str) -> dict[str, str]:
 
 def test_the_order_of_scaling_down_is_written_once_and_taken_back(world: World, told: list[Progress]) -> None:
     world.deployment("web", 2)
-    world.around()
     carrier(world, told)(ordered(world))
     assert [notes(world, f"web-{n}")[DELETION_COST] for n in range(2)] == ["0", "1"]
     before = len(world.server.requests)
@@ -353,7 +335,6 @@ def test_the_order_of_scaling_down_is_written_once_and_taken_back(world: World, 
 @pytest.mark.parametrize("mark", [{}, {marks.COST_MARK: "7"}], ids=["never ours", "changed since"])
 def test_a_cost_that_somebody_else_has_set_stays(world: World, told: list[Progress], mark: dict[str, str]) -> None:
     world.deployment("web", 2)
-    world.around()
     foreign = {DELETION_COST: "-5", **mark}
     path = "/api/v1/namespaces/default/pods/web-0"
     world.api.request("PATCH", path, body={"metadata": {"annotations": foreign}}, content_type=MERGE)
@@ -364,7 +345,6 @@ def test_a_cost_that_somebody_else_has_set_stays(world: World, told: list[Progre
 
 def test_without_the_right_to_patch_pods_the_rest_waits(world: World, told: list[Progress]) -> None:
     world.deployment("web", 30)
-    world.around()
     world.server.faults.add(Fault(verb="patch", resource="pods", status=403, times=None))
     carrier(world, told)(ordered(world))
     failed = [one.text for one in told if one.reason == "Failed"]
@@ -374,7 +354,6 @@ def test_without_the_right_to_patch_pods_the_rest_waits(world: World, told: list
 
 def test_a_pod_that_was_replaced_keeps_its_own_cost(world: World, told: list[Progress]) -> None:
     world.deployment("web", 1)
-    world.around()
     made = ordered(world)
     other = msgspec.structs.replace(made.view.by_uid[made.deletion_costs[0].pod].pod, uid="another")
     view = made.view.by_uid[made.deletion_costs[0].pod]

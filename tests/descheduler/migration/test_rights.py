@@ -76,7 +76,6 @@ def test_everything_that_is_asked_is_allowed(world: World) -> None:
 
 def test_a_pod_that_is_protected_meanwhile_stays(world: World) -> None:
     world.deployment("web", 3)
-    world.around()
     migrations = world.controller(priority_threshold=PriorityThreshold(name="high"))
     head = {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 0}
     world.create("/apis/scheduling.k8s.io/v1/priorityclasses", head)
@@ -89,7 +88,6 @@ def test_a_pod_that_is_protected_meanwhile_stays(world: World) -> None:
 
 def test_without_arbitration_jobs_begin_at_once(world: World) -> None:
     world.deployment("web", 3)
-    world.around()
     ref = {"namespace": "default", "name": "web-0", "uid": world.get("Pod", "web-0", "default")["metadata"]["uid"]}
     spec = {"podRef": ref, "mode": "EvictDirectly"}
     world.create(JOBS, {"kind": "PodMigrationJob", "metadata": {"name": "by-hand"}, "spec": spec})
@@ -101,7 +99,6 @@ def test_without_arbitration_jobs_begin_at_once(world: World) -> None:
 
 def test_a_paused_job_waits(world: World) -> None:
     world.deployment("web", 3)
-    world.around()
     ref = {"namespace": "default", "name": "web-0", "uid": world.get("Pod", "web-0", "default")["metadata"]["uid"]}
     spec = {"podRef": ref, "mode": "EvictDirectly", "paused": True}
     world.create(JOBS, {"kind": "PodMigrationJob", "metadata": {"name": "by-hand"}, "spec": spec})
