@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from chromium import VIEWS, Browser, has_axe
+from chromium import Browser, has_axe, looks
+from slices import long
 
 from koordlite.http.server import Ask
 from koordlite.report.log_levels import LogLevels
@@ -15,6 +16,9 @@ from tests.scheduler.builders import pod
 
 pytestmark = pytest.mark.xdist_group("browser")
 PATHS = ("/", "/explain/ns/w", "/explain/ns/w?make-room=1", "/explain/ns/later?make-room=1", "/state/b", "/state/bare")
+
+
+WINDOWS = [(390, True), (1920, False), long(1280, False), long(1280, True), long(1920, True)]
 
 
 @pytest.fixture
@@ -29,7 +33,7 @@ def url(serve: Callable[[Ask], str]) -> str:
     return serve(Service(scene.extender, LogLevels(now=lambda: scene.clock.now)).answer)
 
 
-@pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False), (1280, True), (1920, False), (1920, True)])
+@pytest.mark.parametrize(("width", "dark"), WINDOWS)
 @pytest.mark.parametrize("path", PATHS)
 def test_it_fits_its_window_and_keeps_the_policy(chromium: Browser, url: str, path: str, width: int, dark: bool):
     chromium.open(url + path, width=width, dark=dark)
@@ -60,8 +64,7 @@ def test_bars_are_as_long_as_what_they_show(chromium: Browser, url: str) -> None
 
 
 @pytest.mark.skipif(not has_axe(), reason="axe-core-python is not installed: make test")
-@pytest.mark.parametrize(("width", "dark"), VIEWS)
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(("path", "width", "dark"), looks(PATHS))
 def test_people_who_see_little_or_use_no_mouse_can_use_it(
     chromium: Browser, url: str, path: str, width: int, dark: bool
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from apibench import until
-from chromium import VIEWS, Browser, has_axe
+from chromium import VIEWS, Browser, has_axe, looks
 from emulated import Emulated
 from prometheus_client import CollectorRegistry
 
@@ -31,9 +31,9 @@ WIDTHS = [pytest.param(390, id="phone"), pytest.param(1280, id="desktop"), pytes
 Serve = Callable[[Ask], str]
 
 
-@pytest.fixture
-def agent(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> tuple[str, Callable[[], None]]:
-    """The page of an agent that has looked at an emulated node for ten seconds, and what makes it look once more."""
+@pytest.fixture(scope="module")
+def endpoints(tmp_path_factory: pytest.TempPathFactory) -> tuple[Endpoints, Callable[[], None]]:
+    """An agent that has looked at an emulated node for ten seconds, and what makes it look once more."""
     node = Emulated("intel-2s-ht", tmp_path_factory.mktemp("cluster"))
     node.node(reservation='{"reservedCPUs":"0"}')
     node.pod("web", "LS", "2")
@@ -54,12 +54,12 @@ def agent(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> tuple[str, 
 
     for _ in range(10):
         look()
-    return serve(endpoints.answer), look
+    return endpoints, look
 
 
 @pytest.fixture
-def agent_page(agent: tuple[str, Callable[[], None]]) -> str:
-    return agent[0]
+def agent_page(endpoints: tuple[Endpoints, Callable[[], None]], serve: Serve) -> str:
+    return serve(endpoints[0].answer)
 
 
 @pytest.fixture
@@ -99,8 +99,7 @@ def test_the_agents_page_fits_and_obeys_its_policy(chromium: Browser, agent_page
 
 @pytest.mark.sliced
 @pytest.mark.skipif(not has_axe(), reason="axe-core-python is not installed: make test")
-@pytest.mark.parametrize(("width", "dark"), VIEWS)
-@pytest.mark.parametrize("of", ["agent_page", "cluster_page"])
+@pytest.mark.parametrize(("of", "width", "dark"), looks(["agent_page", "cluster_page"]))
 def test_people_who_see_little_or_use_no_mouse_can_use_them_while_they_refresh(
     chromium: Browser, request: pytest.FixtureRequest, of: str, width: int, dark: bool
 ) -> None:
@@ -149,18 +148,20 @@ def test_what_is_only_observed_is_dashed(chromium: Browser, agent_page: str) -> 
 
 
 def test_the_agents_page_keeps_what_is_open_and_looked_for_while_it_changes(
-    chromium: Browser, agent: tuple[str, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+    chromium: Browser,
+    endpoints: tuple[Endpoints, Callable[[], None]],
+    agent_page: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(agent_page_module, "REFRESH_SECONDS", 1)
-    url, look = agent
-    chromium.open(url, width=390)
+    chromium.open(agent_page, width=390)
     chromium.value("window.first = document.querySelector('main section')")
     chromium.press_in("input[data-filter]", "besteffort")
     groups = "[...document.querySelectorAll('details.group')].map(g => [g.hidden, g.open])"
     before, shown = chromium.value(groups), chromium.value("document.querySelector('.lead').textContent")
     assert [False, True] in before and [True, False] in before
     chromium.value("scrollTo(0, 3000)")
-    look()
+    endpoints[1]()
     until(lambda: chromium.value("document.querySelector('.lead').textContent") != shown)
     assert chromium.value("first.isConnected")
     assert chromium.value(groups) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from chromium import VIEWS, Browser, has_axe
 from descheduler.report import html
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.nrt import ContainerPlacement
+from koordlite.report.html.page import FILTER_SCRIPT
 from tests.descheduler.conftest import Cluster
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -26,20 +28,29 @@ SHOWN = "[...document.querySelectorAll('#evict [data-item]')].filter(each => !ea
 SAID = "document.querySelector('#evict [role=status]').textContent"
 
 
-def made() -> Cluster:
-    """A pod on reserved CPUs of n-1 that has to move to n-10, and eleven restarting pods of owners rs-0 to rs-10."""
+WIDER = """(width => [...document.querySelectorAll('body *')].filter(each => !each.closest('.scroll, svg') &&
+    each.getBoundingClientRect().right > width + 1).map(each => `${each.tagName}.${each.className}`))"""
+"""What is cut off or sticks out, in a window of a width."""
+COLOURS = "(style => [style.backgroundColor, style.color])(getComputedStyle(document.body))"
+
+
+def made(more: str = "") -> Cluster:
+    """A pod on reserved CPUs of n-1 that has to move to n-10, and eleven restarting pods of owners rs-0 to rs-10.
+    `more` makes names of nodes and pods longer."""
     cluster, reserved = Cluster(), {"reservedCPUs": "0-1"}
-    cluster.node("n-1", reservation=reserved)
+    first, second = f"n-1{more}", f"n-10{more}"
+    cluster.node(first, reservation=reserved)
     cpus = CPUSet.parse("0-3")
     placed = ContainerPlacement(
         "default", "db-0", "uid-db-0", "main", source="koordinator", exclusive=True, promised_cpus=cpus, cpuset=cpus
     )
-    cluster.report("n-1", reservation=reserved, containers=[placed])
-    cluster.node("n-10", cpu="64")
-    cluster.report("n-10")
-    cluster.pinned("db-0", "n-1", "0-3", owner="db")
+    cluster.report(first, reservation=reserved, containers=[placed])
+    cluster.node(second, cpu="64")
+    cluster.report(second)
+    cluster.pinned("db-0", first, "0-3", owner="db")
     for number in range(11):
-        pod = cluster.pod(f"checkout-{number:05}", "n-10" if number % 2 else "n-1", cpu="1", owner=f"rs-{number}")
+        node = second if number % 2 else first
+        pod = cluster.pod(f"checkout{more}-{number:05}", node, cpu="1", owner=f"rs-{number}")
         state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
         pod["status"]["containerStatuses"] = [state]
     return cluster
@@ -53,10 +64,16 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize(("width", "dark"), VIEWS)
-def test_it_fits_and_everyone_can_use_it(chromium: Browser, page: str, width: int, dark: bool) -> None:
-    chromium.open(page, width=width, dark=dark)
+def test_it_fits_and_everyone_can_use_it(chromium: Browser, tmp_path: Path, width: int, dark: bool) -> None:
+    path = tmp_path / "plan.html"
+    limited = POLICY.replace("profiles:", "maxNoOfPodsToEvictTotal: 2\nprofiles:")
+    path.write_text(html.render(made("-with-a-long-name.eu-west-1.compute.internal").plan(limited)), encoding="utf-8")
+    chromium.open(path.as_uri(), width=width, dark=dark)
     chromium.value("document.querySelectorAll('details').forEach(each => { each.open = true })")
     assert chromium.value("document.documentElement.scrollWidth") <= width
+    assert chromium.value(f"{WIDER}({width})") == []
+    ground, ink = (sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in chromium.value(COLOURS))
+    assert (ground < ink) == dark
     assert chromium.complaints == []
     if has_axe():
         assert chromium.inaccessible() == []
@@ -125,6 +142,15 @@ def test_the_receiving_node_is_drawn_as_the_plan_leaves_it(chromium: Browser, pa
     assert chromium.value(f"{drawn}.querySelectorAll('g').length") == 16
     row = "[...document.querySelectorAll('#nodes tbody tr')].find(row => row.cells[0].textContent === 'n-10')"
     assert "default/db-0: 4.0 CPUs, from n-1" in chromium.value(f"{row}.textContent")
+
+
+def test_it_needs_nothing_from_elsewhere_and_counts_pods_by_namespace_and_owner() -> None:
+    shown = html.render(made().plan(POLICY))
+    assert shown.count("<script") == 1 and f"<script>{FILTER_SCRIPT}{html._SEARCH}</script>" in shown
+    assert not re.search(r"<link|<iframe|https?://|url\(", shown)
+    assert "default-src &#x27;none&#x27;" in shown
+    groups = shown.partition("<h2>By namespace, owner and node</h2>")[2].partition("</section>")[0]
+    assert "1 namespace<" in groups and "12 owners<" in groups
 
 
 def test_drawings_of_large_nodes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,15 +17,15 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A minute and a half of a wave, in a quick run half a minute."""
+    """A minute and a half of a wave, in a quick run ten seconds."""
     folder = tmp_path_factory.mktemp("run")
     node, run = Emulated("intel-2s-ht", folder), History({"a": {"b": "c"}}, {"machine": "emulated"})
     node.pod("web", "LS", "wave(low=2,high=24,period=60)")
-    for number in range(12):
+    for number in range(slices.amount(12, 3)):
         node.pod(f"crunch-{number}", "BE", "greedy")
     with node.journal() as journal:
         agent = node.agent(journal)
-        for _ in range(slices.amount(90, 30)):
+        for _ in range(slices.amount(90, 10)):
             run.add(agent.tick())
             node.sandbox.advance(1.0)
     path: Path = folder / "run.html"

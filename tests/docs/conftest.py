@@ -45,7 +45,7 @@ def blocks() -> Blocks:
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment beside an agent on an emulated node and its demonstration cluster, and of this test alone:
     questions and `restore` never see an agent that this machine really has."""
-    words = ["run", "--sandbox", "intel-2s-ht", "--mode", "enforce", "--speed", "60", "--port", "0", "--quiet"]
+    words = ["run", "--sandbox", "intel-2s-ht", "--mode", "enforce", "--speed", "15", "--port", "0", "--quiet"]
     command = [sys.executable, "-m", "koordlite", *words]
     environment = {**os.environ, "TMPDIR": str(tmp_path_factory.mktemp("tmp"))}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:

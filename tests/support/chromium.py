@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import importlib.util
 import itertools
@@ -11,16 +10,29 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import pytest
 import slices
 
 Object = dict[str, Any]
 BINARY = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-VIEWS = [(390, True), (1280, False), *(slices.long(width, dark) for width, dark in ((390, False), (1280, True)))]
+_SIZES = ((390, True), (1280, False), (390, False), (1280, True))
+VIEWS = [*_SIZES[:2], *(slices.long(*size) for size in _SIZES[2:])]
 """Width of a window, and whether it is dark."""
+
+
+def looks(paths: Sequence[str]) -> list[Any]:
+    """Path, width and darkness: each path in one view, one after the other light and dark, and in all in a long run."""
+    return [
+        pytest.param(path, *size, marks=[] if size == _SIZES[number % 2] else pytest.mark.long)
+        for number, path in enumerate(paths)
+        for size in _SIZES
+    ]
+
+
 _AXE = """
 async alike => {
   const seen = {}, texts = [...document.body.querySelectorAll('*')].filter(each => {
@@ -135,11 +147,6 @@ class Browser:
         self.value("0")  # Whatever came before the answer is read.
         entries = [event["params"]["entry"] for event in self._events if event["method"] == "Log.entryAdded"]
         return [entry["text"] for entry in entries if "favicon" not in entry.get("url", "")]
-
-    def screenshot(self, path: Path) -> None:
-        """The whole page as PNG."""
-        shot = self._ask("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(shot["data"]))
 
     def _ask(self, method: str, **params: Any) -> Object:
         number = next(self._ids)
