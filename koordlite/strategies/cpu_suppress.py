@@ -61,7 +61,7 @@ class Config(StrategySettings):
     """Best effort gets nothing back for so long after a spike has taken CPU away from it, and what it loses so is not
     made good. Spikes that come more often than this hold it down for good."""
     hold_seconds: float = bounded(60.0, ge=0)
-    """How long the last limit stays when usage is unknown or the Node is gone; after that best-effort is released."""
+    """Time for which the last limit stays when usage is unknown or the Node is gone; then best effort is released."""
     wait_percent: float = bounded(10.0, ge=0, le=1000)
     """Where the limit goes by what services wait, by how much waiting for a CPU may lengthen the work of a service's
     threads because of best effort, before best effort has to give way."""
@@ -645,12 +645,17 @@ def _objectives(snapshot: Snapshot, guidance: Guidance, services: Mapping[str, P
 @derived
 def _refused_annotations(snapshot: Snapshot) -> tuple[Decision, ...]:
     best_effort = _best_effort(snapshot)
-    readers = (("BadWaitPercent", pod_overrides.wait_percent), ("BadObjective", pod_overrides.objective))
+    wait_percent, objective = pod_overrides.wait_percent, pod_overrides.objective
     return tuple(
-        Decision(f"pod/{pod.key}", "refuse", reason, {"annotation": bad.key, "why": bad.why})
+        Decision(
+            f"pod/{pod.key}",
+            "refuse",
+            "BadWaitPercent" if read is wait_percent else "BadObjective",
+            {"annotation": bad.key, "why": bad.why},
+        )
         for pod in snapshot.pods
         if pod.uid not in best_effort
-        for reason, read in readers
+        for read in (wait_percent, objective)
         if (bad := read(pod)[1])
     )
 
