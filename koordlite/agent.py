@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 JOURNAL_SECONDS = 60.0
-"""How often a journal is opened again for which the disk had no room."""
+"""Time after which a journal is opened again for which the disk had no room."""
 _WHOLE = ("node", "pods", "kubelet pods", "config")
 """What the cluster must have sent before the picture counts as whole."""
 

@@ -59,11 +59,11 @@ _FIELDS: tuple[CgroupField, ...] = ("cpuset.cpus", "cpu.quota", "cpu.shares", "m
 """What NRI can set of a group on both versions of cgroups; a round writes the rest."""
 _MOST_NAMES = 10_000
 _SWITCH_SECONDS = 0.0001
-"""How long a thread that answers waits at most for one that computes."""
+"""Longest wait of a thread that answers for one that computes."""
 _LEAVE_SECONDS = 2.0
-"""How long a stop waits for the thread that answers."""
+"""Time for which a stop waits for the thread that answers."""
 _WAY_SECONDS = 0.005
-"""How long the main thread stands still at most for one answer."""
+"""Longest time for which the main thread stands still for one answer."""
 _GIVE_WAY = signal.SIGUSR1
 """Not sent, but said to have come (`_thread.interrupt_main`): so no system call is interrupted, and where it has no
 handler nothing happens."""

@@ -27,7 +27,7 @@ class Plan(msgspec.Struct, frozen=True):
     steps: tuple[Change, ...] = ()
     conflicts: tuple[PlanConflict, ...] = ()
     owners: Mapping[Place, str] = msgspec.field(default_factory=dict)
-    """Which strategy wants the change, by place."""
+    """Strategy that wants the change, by place."""
 
 
 def make(decisions: Iterable[Decision], cgroups: Mapping[str, Cgroup]) -> Plan:

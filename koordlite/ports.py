@@ -94,13 +94,13 @@ class ClusterView(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     """Objects that could not be read; the last good ones are in the view."""
     watches: tuple[WatchState, ...] = ()
-    """How each part is kept up to date, where that takes requests."""
+    """Watches by which the parts are kept up to date, where that takes requests."""
     config_version: str = ""
     """resourceVersion of that ConfigMap; empty without an API server."""
     oenuma: OenumaObject | None = None
-    """Which pods of which node are to have which NUMA node; None where there is none, or it is not read."""
+    """NUMA nodes that pods are to have, by node; None where there is none, or it is not read."""
     whitelist: WhitelistObject | None = None
-    """Which pods may be brought onto one NUMA node."""
+    """Pods that may be brought onto one NUMA node."""
     whitelist_known: bool = True
     """Whether it is known that there is, or is no, such object."""
 

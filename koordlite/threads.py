@@ -37,7 +37,7 @@ class ThreadState(msgspec.Struct, frozen=True):
     age_seconds: float
     """Since its last report."""
     allowed_seconds: float
-    """How old that may be."""
+    """Greatest age of that."""
     failures: int = 0
     """Faults in a row, up to the last one."""
     error: str = ""

@@ -37,7 +37,7 @@ _FIRST_PERIOD_SECONDS = 0.05
 _PIECE_SECONDS = 0.5
 """Longest piece of a wait that a stop does not end."""
 _ALERT_SECONDS = 2 * SHORTEST_WINDOW_US / 1e6
-"""How long one report of pressure keeps sampling going: the next may come a window later."""
+"""Time for which one report of pressure keeps sampling going: the next may come a window later."""
 
 _EMULATED = "the machine is not a real one"
 
@@ -90,7 +90,7 @@ class Waker:
         self._counters: Counters = {}
         self._usual_share = 0.0
         self.service_counters: Callable[[Snapshot], Counters] | None = None
-        """How long threads of services ran and waited so far; without it a surge needs no other sign."""
+        """Time for which threads of services ran and waited so far; without it a surge needs no other sign."""
         self._hurry = False
         self.has_changes: Callable[[], bool] | None = None
         """Whether the cluster has something that the next tick should not wait for; asked twice a second."""

@@ -20,7 +20,7 @@ class Requirement:
     key: str = ""
     """Label key."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = "In"
-    """How the label is compared."""
+    """Comparison of the label."""
     values: tuple[str, ...] = ()
     """For In and NotIn."""
 
@@ -61,7 +61,7 @@ class PodSelector:
     name: str = ""
     """For people."""
     selector: LabelSelector | None = None
-    """Which pods; null: the entry says nothing. Where no entry has a selector, all pods may leave."""
+    """Selector of pods; null: the entry says nothing. Where no entry has a selector, all pods may leave."""
 
 
 def is_selected(selectors: Iterable[PodSelector], labels: Mapping[str, str]) -> bool:

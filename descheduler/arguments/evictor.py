@@ -115,7 +115,7 @@ class Args:
     """What the annotation `descheduler.alpha.kubernetes.io/prefer-no-eviction` does. Preferred: such pods go last.
     Mandatory: never."""
     pod_protections: PodProtections = PodProtections()
-    """Which kinds of pods are protected."""
+    """Kinds of pods that are protected."""
     namespaces: Namespaces | None = None
     """Namespaces whose pods may be evicted, or may not; null: all may. Koordinator's, not in upstream."""
     evict_all_bare_pods: bool = False

@@ -119,7 +119,7 @@ class MigrationControllerArgs:
     object_limiters: Mapping[str, ObjectLimiter] = dataclasses.field(
         default_factory=lambda: {"workload": ObjectLimiter(duration="5m")}
     )
-    """How fast pods may go, by `workload` and `namespace`."""
+    """Pace at which pods may go, by `workload` and `namespace`."""
     default_job_mode: Literal["ReservationFirst", "EvictDirectly", ""] = "ReservationFirst"
     """Reserve a place before the pod is evicted, or just evict it."""
     default_job_ttl: str = dataclasses.field(
@@ -137,7 +137,7 @@ class MigrationControllerArgs:
     default_delete_options: Mapping[str, Any] | None = None
     """deleteOptions of jobs that have none."""
     arbitration_args: Arbitration = Arbitration()
-    """How waiting jobs are let through."""
+    """Arbitration of waiting jobs."""
 
     def evictor_args(self) -> Args:
         """Its filter for single pods as DefaultEvictor's arguments (Koordinator `EvictorFilter`)."""

@@ -65,7 +65,7 @@ def waiting(wait: Callable[[float], bool], leads: Callable[[], bool]) -> Callabl
 
 
 IDLE_SECONDS = 10.0
-"""How often it is looked whether someone made a job, while there is none."""
+"""Time between two looks for a job that someone else made, while there is none."""
 _FAILED_SECONDS = 10.0
 WORK_SECONDS = 1800.0
 """A round takes less, also where each of many jobs waits for a slow server."""

@@ -51,7 +51,7 @@ class Pace(msgspec.Struct):
     rate: Rate
     requests: list[float] = msgspec.field(default_factory=list)
     refusals: dict[str, tuple[int, float]] = msgspec.field(default_factory=dict)
-    """How often in a row the server refused a job's eviction, and until when it is not asked again, by uid."""
+    """Number of refusals in a row of a job's eviction, and until when it is not asked again, by uid."""
     rests: dict[str, tuple[str, float]] = msgspec.field(default_factory=dict)
     """Resource version after the last step, and the time of the next one, of jobs that wait for something, by uid."""
 

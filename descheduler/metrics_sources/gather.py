@@ -119,7 +119,7 @@ def _measured(measured: metrics.MeasuredResources | None, owner: str, problems: 
 METRICS_API = "KubernetesMetrics"
 """Its name in `View.usage`."""
 OLD_TENTHS = 9
-"""How many tenths of the old value stay when a new one comes. Source: upstream `metricscollector`."""
+"""Tenths of the old value that stay when a new one comes. Source: upstream `metricscollector`."""
 NO_NODES = "the metrics API reports no node"
 
 

@@ -301,9 +301,9 @@ CONTROLLER = "migration.koordlite.io/controller"
 """uid of the controller of a job's pod: the limit of a workload's pace needs it when the pod is long gone."""
 _LONGEST_PREFIX = 50
 KEPT_SECONDS = 30 * 60.0
-"""How long an ended job without a time to live is kept."""
+"""Time for which an ended job without a time to live is kept."""
 KEPT_AFTER_SECONDS = 5 * 60.0
-"""How long any other job is kept when its time is over."""
+"""Time for which any other job is kept when its time is over."""
 
 
 def creator(profile: str) -> str:

@@ -94,7 +94,7 @@ class Conflict(msgspec.Struct, frozen=True):
     other: PodView
     """One of them, the first by node and name."""
     count: int
-    """How many there are."""
+    """Number of such pods."""
 
 
 class Conflicts:

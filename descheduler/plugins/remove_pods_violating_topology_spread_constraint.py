@@ -40,7 +40,7 @@ class Config:
     label_selector: LabelSelector | None = None
     """Only pods that match are judged and counted; null: all."""
     constraints: tuple[Literal["DoNotSchedule", "ScheduleAnyway"], ...] = ("DoNotSchedule",)
-    """Which constraints count, by what they say to do when they cannot be kept; empty: DoNotSchedule alone."""
+    """Constraints that count, by what they say to do when they cannot be kept; empty: DoNotSchedule alone."""
     topology_balance_node_fit: bool = True
     """Take only pods that fit on a node of a smaller domain; false: take others too when none of those is left, so that
     nodes are added."""

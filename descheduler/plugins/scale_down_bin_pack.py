@@ -48,7 +48,7 @@ class Config(MovingPods):
     resource_weights: Mapping[str, float] = dataclasses.field(
         default_factory=lambda: dict(_USUAL), metadata={"check": _weights}
     )
-    """How much each resource counts; empty: cpu and memory alike."""
+    """Weights of resources; empty: cpu and memory alike."""
 
     @property
     def weights(self) -> Mapping[str, float]:

@@ -128,7 +128,7 @@ class ProfileConfiguration:
     plugin_config: tuple[PluginConfig, ...] = ()
     """Arguments; a plugin without an entry has its defaults."""
     plugins: PluginSets = PluginSets()
-    """Which plugins are on."""
+    """Plugins that are on."""
 
     def __post_init__(self) -> None:
         upstream.one_entry_each(self.plugin_config)
@@ -170,7 +170,7 @@ class Configuration:
     leader_election: LeaderElection = LeaderElection()
     """One of several copies works at a time."""
     client_connection: ClientConnection = ClientConnection()
-    """How the API server is talked to."""
+    """Connection to the API server."""
     enable_profiling: bool = True
     """Without effect: there is no profiling over HTTP."""
     enable_contention_profiling: bool = True

@@ -166,7 +166,7 @@ class ProfilePolicy:
     plugin_config: tuple[PluginConfig, ...] = ()
     """Arguments; a plugin without an entry has its defaults."""
     plugins: PluginSets = PluginSets()
-    """Which plugins are on."""
+    """Plugins that are on."""
 
     def __post_init__(self) -> None:
         one_entry_each(self.plugin_config)
@@ -290,7 +290,7 @@ class Policy:
     """What `nodeFit` counts on. plan: nodes as the evictions before leave them. snapshot: nodes as they were when the
     cycle began, so that many pods may count on one free place; upstream does so. Not in upstream."""
     grace_period_seconds: int | None = limit()
-    """How long evicted pods get to stop; null: what the pod says."""
+    """Time that evicted pods get to stop; null: what the pod says."""
     eviction_requests: EvictionRequests = NOT_ASKED
     """Whether pods are asked before they are evicted. Not in upstream."""
     eviction_failure_event_notification: bool = False

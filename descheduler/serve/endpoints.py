@@ -18,7 +18,7 @@ from koordlite.model import duration
 from koordlite.report.log_levels import LogLevels
 
 CYCLES = 20
-"""How many of the last cycles the front page lists."""
+"""Number of the last cycles that the front page lists."""
 LATE_INTERVALS = 3
 """Healthy while the last good cycle began no longer ago than so many intervals,"""
 LATE_SECONDS = 60.0

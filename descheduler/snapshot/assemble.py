@@ -161,7 +161,7 @@ class PlacedPods:
         self.by_node: dict[str, list[PodView]] = {}
         """By namespace and name; a node without pods is missing. Pods without a node are under the empty name."""
         self.moves: Mapping[str, Moves] = {}
-        """Which pods left each node with the last reading, and which came; a node that keeps its pods is missing."""
+        """Pods that left and came with the last reading, by node; a node that keeps its pods is missing."""
         self._classes: Mapping[str, int] = {}
         self._pods: dict[_Place, PodView] = {}
         self._left_out: dict[_Place, Problem] = {}

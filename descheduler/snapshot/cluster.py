@@ -246,7 +246,7 @@ _CUSTOM = ("NodeResourceTopology", files.CRANE_KIND, numatopology.KIND, "NodeMet
 
 
 TRIES = 3
-"""How often a list is asked for that a busy server refuses: a cycle is too dear to end at the first 429."""
+"""Times that a list is asked for that a busy server refuses: a cycle is too dear to end at the first 429."""
 
 
 def read(

@@ -57,9 +57,9 @@ class Objects(msgspec.Struct):
         default_factory=lambda: {kind: {} for kind in SHAPES}
     )
     ignored: Counter[str] = msgspec.field(default_factory=Counter)
-    """How many objects of kinds that nobody decides on."""
+    """Number of objects of kinds that nobody decides on."""
     repeated: Counter[str] = msgspec.field(default_factory=Counter)
-    """How many objects came more than once, by kind."""
+    """Number of objects that came more than once, by kind."""
     problems: list[Problem] = msgspec.field(default_factory=list)
     """Objects that were left out."""
     packer: Packer = msgspec.field(default_factory=Packer)

@@ -25,18 +25,18 @@ _READ = re.compile(r"([^/]+\.)?(koordinator\.sh|koordlite\.io|crane\.io|volcano\
 """Annotations of these domains are all that is read of pods. Most others have a value for each pod, such as its
 address, or copy the whole object."""
 _KEPT = 1 << 12
-"""How many templates, conditions and states are known at a time: replicas come one after the other in a list."""
+"""Templates, conditions and states that are known at a time: replicas come one after the other in a list."""
 _KEPT_LASTING = 1 << 14
 """The same for one picture after the other: later pods come in any order."""
 _KEPT_PARTS = 1 << 14
-"""How many parts and texts. Some, like annotations with a pod's address, are never seen again."""
+"""Parts and texts that are known at a time. Some, like annotations with a pod's address, are never seen again."""
 
 
 class PackedPod(objects.PodObject, frozen=True, kw_only=True):
     """A pod whose equal parts are kept once."""
 
     template: TemplateKey
-    """Which pod template it was made from."""
+    """Pod template it was made from."""
 
 
 _SPEC = (

@@ -116,7 +116,7 @@ class NodePool:
     name: str = ""
     """For people."""
     node_selector: LabelSelector | None = None
-    """Which nodes, but those that a pool before relieves; null: all that are in no pool before."""
+    """Selector of nodes, but those that a pool before relieves; null: all that are in no pool before."""
     use_deviation_thresholds: bool = False
     """Thresholds are distances from the mean of the pool. Not taken from the top level."""
     high_thresholds: Mapping[str, float] | None = _own_percentages()
@@ -128,9 +128,9 @@ class NodePool:
     prod_low_thresholds: Mapping[str, float] | None = _own_percentages()
     """The same for what prod pods use alone."""
     resource_weights: Mapping[str, int] | None = None
-    """How much a resource counts when nodes and pods are sorted; what is not named counts nothing."""
+    """Weights of resources when nodes and pods are sorted; what is not named counts nothing."""
     anomaly_condition: AnomalyCondition | None = None
-    """How often a node must be found too full. Counts that are left out are taken from the top level."""
+    """Number of times a node must be found too full. Counts that are left out are taken from the top level."""
 
     def __post_init__(self) -> None:
         _check_order(self)
@@ -186,10 +186,10 @@ class Config(MovingPods):
     prod_low_thresholds: Mapping[str, float] = _percentages()
     """The same for what prod pods use alone."""
     resource_weights: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """How much a resource counts when nodes and pods are sorted; cpu, memory and those of highThresholds and
+    """Weights of resources when nodes and pods are sorted; cpu, memory and those of highThresholds and
     lowThresholds count 1 unless a weight above 0 is given."""
     anomaly_condition: AnomalyCondition = USUAL
-    """How often a node must be found too full."""
+    """Number of times a node must be found too full."""
     detector_cache_timeout: str = duration_text("5m")
     """What was found of a node is forgotten after this time, unless it was in the cycle just before."""
     node_pools: tuple[NodePool, ...] = ()

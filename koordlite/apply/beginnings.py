@@ -18,10 +18,10 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.numa.koordinator import assignments
 
 YOUNG_SECONDS = 15.0
-"""How long after a group came into sight a value that another process writes over ours counts as kubelet's first one.
+"""Time from a new group on in which a value that another process writes over ours counts as kubelet's first one.
 Longer than `observe.places.LIMITS_SECONDS`, within which it is noticed."""
 PATIENCE_SECONDS = 1.0
-"""How long nothing is written into a group because kubelet has not written there yet."""
+"""Longest time for which nothing is written into a group because kubelet has not written there yet."""
 _SHARES: CgroupField = "cpu.shares"
 _QUOTA: CgroupField = "cpu.quota"
 _INITIAL = {1: {_SHARES: b"1024", _QUOTA: b"-1"}, 2: {_SHARES: b"100", _QUOTA: b"max 100000"}}

@@ -49,9 +49,9 @@ class Reading(msgspec.Struct, frozen=True):
     """The counters of one CPU."""
 
     enabled_ns: int
-    """How long the group ran there."""
+    """Time for which the group ran there."""
     running_ns: int
-    """How long it was counted meanwhile: less where more is asked for than the CPU has counters."""
+    """Time for which it was counted meanwhile: less where more is asked for than the CPU has counters."""
     counts: tuple[int, ...]
 
 

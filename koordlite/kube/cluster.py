@@ -40,7 +40,7 @@ from koordlite.model.wire.reservation import ObjectReference
 from koordlite.ports import Clock, ClusterView, Files
 
 PATIENCE_SECONDS = 0.5
-"""How long a tick waits for the answer to a write; a healthy server takes some 10 ms."""
+"""Time for which a tick waits for the answer to a write; a healthy server takes some 10 ms."""
 LAST_PATIENCE_SECONDS = 15.0
 """The same once the run was asked to stop: then nothing else is waiting."""
 _OPTIONAL = ("topology", "oenuma", "whitelist")
@@ -73,7 +73,7 @@ class KubeCluster:
         self._reports = tuple(reports)
         self._writers = NodeWriters(published)
         self.kubelet_times = RequestTimes()
-        """How long kubelet takes to answer."""
+        """Time that kubelet takes to answer."""
         named = settings.affinity_namespace
         pods: list[Source[Any]] = [] if settings.pods == "kubelet" else [sources.pods(node_name)]
         affinities: list[Source[Any]] = [sources.oenuma(named), sources.whitelist(named)] if named else []

@@ -31,7 +31,7 @@ class ClusterSettings:
     pods: Literal["apiserver", "kubelet"] = "apiserver"
     """Where the pods of this node come from. apiserver: a watch. kubelet: its list, asked for every other second."""
     kubelet: Literal["off", "direct", "proxy"] = "direct"
-    """How to ask kubelet for its policies. direct: at its own port. proxy: through the API server, which needs
+    """Way to ask kubelet for its policies. direct: at its own port. proxy: through the API server, which needs
     permission for nodes/proxy. off: what its checkpoint file says has to do."""
     kubelet_address: str = ""
     """Host name or address of kubelet. Empty: InternalIP of the Node."""
@@ -70,7 +70,7 @@ class PublishSettings:
     events: bool = True
     """Events about evictions and refused configuration."""
     node_resources: Literal["agent", "manager"] = "agent"
-    """Who writes `batch-*`, `mid-*` and the ratios of CPU normalization and amplification onto the Node. agent: the
+    """Writer of `batch-*`, `mid-*` and the ratios of CPU normalization and amplification on the Node. agent: the
     strategies beAllocatable, midAllocatable, cpuNormalization and resourceAmplification, where they enforce. manager:
     Koordinator's, which reconciles every node; these strategies then observe, whatever their mode."""
     node_metric: Literal["off", "on", "create"] = "off"
@@ -137,7 +137,7 @@ class ObjectiveSettings:
     interval_seconds: float = bounded(5.0, ge=1, le=300)
     """Time from one question to the next."""
     stale_seconds: float = bounded(30.0, ge=1, le=600)
-    """How long an answer holds. After that a service is judged by what it waits."""
+    """Time for which an answer holds. After that a service is judged by what it waits."""
     queries: Mapping[str, ObjectiveQuery] = dataclasses.field(default_factory=dict)
     """By the name that pods use in their annotation `suppress.koordlite.io/objective`: `query`, `most`, `least`,
     `unit`, `windowSeconds`, as docs/operate.md shows them."""

@@ -52,7 +52,7 @@ class ContainerPlacement(_Value, frozen=True, omit_defaults=False):
     uid: str
     container: str
     source: str = "none"
-    """Who made the promise: `kubelet`, `koordinator`, `crane`, or `none`."""
+    """Maker of the promise: `kubelet`, `koordinator`, `crane`, or `none`."""
     exclusive: bool = False
     """The CPUs are promised to this container alone."""
     single_numa: bool = msgspec.field(default=False, name="singleNUMA")
@@ -82,7 +82,7 @@ class Placement(_Value, frozen=True, omit_defaults=False):
     """Grows by one with each change, so that a reader can tell a new placement from an old one."""
     containers: tuple[ContainerPlacement, ...] = ()
     more: int | msgspec.UnsetType = msgspec.UNSET
-    """How many more containers there are, for which the annotation has no space."""
+    """Number of further containers, for which the annotation has no space."""
 
 
 class Pool(_Value, frozen=True, omit_defaults=False):

@@ -14,7 +14,7 @@ from typing import Literal
 UpdateType = Literal["", "cgroup", "resctrl-schema", "default"]
 """Koordinator's words for what a write is about; empty for what updates no resource: an eviction."""
 OTHER = "other"
-"""How writes are counted where the kind has no word for the place."""
+"""Type of writes where the kind has no word for the place."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -23,7 +23,7 @@ class PlaceKind:
 
     name: str
     form: str
-    """How the parts of a place print: `%s` for each."""
+    """Printed form of the parts of a place: `%s` for each."""
     pattern: re.Pattern[str]
     """Reads what `form` prints, with a named group for each part."""
     metrics: frozenset[str]
@@ -31,7 +31,7 @@ class PlaceKind:
     metric: Callable[[tuple[str, ...]], str] | None = None
     """The word by the parts of a place; None where there is only one word."""
     update: UpdateType
-    """How Koordinator's histogram of writes calls it."""
+    """Name in Koordinator's histogram of writes."""
 
     @classmethod
     def of(

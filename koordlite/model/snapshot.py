@@ -140,7 +140,7 @@ class Snapshot:
     swap_bytes: int = 0
     """Swap of the machine, while a strategy asks for `swap`; 0 where the kernel has none."""
     interval_seconds: float = 1.0
-    """How often pictures are taken."""
+    """Time between two pictures."""
     refused_evictions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Pods, by uid, whose eviction was refused of late (a disruption budget) → the refusal; not to be asked for again
     while they are in here."""
@@ -149,7 +149,7 @@ class Snapshot:
     crane: CraneState = dataclasses.field(default_factory=CraneState)
     """CPUs promised by Crane's annotations."""
     affinity: AffinityState = dataclasses.field(default_factory=AffinityState)
-    """Which pods talk to each other."""
+    """Pods that talk to each other."""
     oom_scores: Mapping[str, tuple[Process, ...]] = dataclasses.field(default_factory=dict)
     """Processes of containers by group, while a strategy asks for `oom_score_adj`."""
     irqs: Mapping[str, IRQ] = dataclasses.field(default_factory=dict)
@@ -161,7 +161,7 @@ class Snapshot:
     ages: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Seconds since each input was last confirmed: node, pods, config, usage."""
     watches: tuple[WatchState, ...] = ()
-    """How the inputs from an API server are kept up to date; empty with a folder of manifests."""
+    """State of the watches of an API server; empty with a folder of manifests."""
     problems: tuple[Problem, ...] = ()
     """What was wrong with the inputs, and what holds instead."""
 

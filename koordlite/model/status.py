@@ -22,9 +22,9 @@ class AppliedStep(msgspec.Struct, frozen=True):
     error: str = ""
     """The refusal: errno name and the kernel's own words; empty when it went well."""
     seconds: float = 0.0
-    """How long the write took."""
+    """Duration of the write."""
     origin: str = ""
-    """Who wrote it in our name: `at creation by NRI`; empty when we did."""
+    """Writer in our name: `at creation by NRI`; empty when we wrote it."""
 
 
 class ForeignWrite(msgspec.Struct, frozen=True):
@@ -44,9 +44,9 @@ class FileTrouble(msgspec.Struct, frozen=True):
     last_error: str
     """The last refusal, in its own words; empty without one."""
     foreign: int
-    """How often another program changed what we wrote, as long as the fight goes on."""
+    """Number of times another program changed what we wrote, as long as the fight goes on."""
     kept_off_seconds: float
-    """How long until it is corrected the next time, 0 when nothing keeps us from it."""
+    """Time until it is corrected the next time, 0 when nothing keeps us from it."""
 
 
 class Faults(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
     release: bool = False
     """Whether what is in force is given back. Otherwise it stays as it stands."""
     by: PauseSource = "command"
-    """Who asked: `koordlite pause` on this machine, or the annotation of the Node."""
+    """Origin: `koordlite pause` on this machine, or the annotation of the Node."""
 
     def holds(self, wall: float) -> bool:
         """Tell whether it has not ended at `wall`, in seconds since the epoch."""
@@ -121,7 +121,7 @@ class Beginning(msgspec.Struct, frozen=True):
     rounds: int = 0
     """Rounds before their time about new groups."""
     overflows: int = 0
-    """How often the kernel lost reports, and a whole tick followed at once."""
+    """Number of times the kernel lost reports, and a whole tick followed at once."""
 
 
 class Reaction(msgspec.Struct, frozen=True):
@@ -140,11 +140,11 @@ class Reaction(msgspec.Struct, frozen=True):
     """The same as percent of one core, over the time something was watched."""
     samples: int = 0
     pressure: int = 0
-    """How often the kernel reported pressure."""
+    """Number of reports of pressure by the kernel."""
     surges: int = 0
-    """How often a surge of latency-sensitive use led to a round before its time."""
+    """Number of surges of latency-sensitive use that led to a round before its time."""
     spared: int = 0
-    """How often there was a surge, and no service waited longer than usual."""
+    """Number of surges in which no service waited longer than usual."""
     beginning: Beginning = msgspec.field(default_factory=Beginning)
 
 
@@ -209,10 +209,10 @@ class WatchState(msgspec.Struct, frozen=True, kw_only=True):
     age_seconds: float | None
     """Time since the server last vouched for what is held; None when it never did."""
     resource_version: str = ""
-    """How far the watch has come, in the server's counting."""
+    """Position of the watch, in the server's counting."""
     objects: int = 0
     relists: int = 0
-    """How often the whole list had to be read again after the first time."""
+    """Number of times the whole list had to be read again."""
     requests: int = 0
     error: str = ""
     """What was wrong with the last request; empty when nothing was."""

@@ -30,7 +30,7 @@ LOG = logging.getLogger(__name__)
 SOCKET = "/var/run/nri/nri.sock"
 """Where containerd and CRI-O listen unless they are told otherwise."""
 REGISTRATION_SECONDS, REQUEST_SECONDS = 5.0, 2.0
-"""How long a runtime waits that does not say."""
+"""Time for which a runtime waits that does not say."""
 PATIENCE = 0.5
 """Part of the time the runtime waits within which it is answered, whatever the handler does."""
 MOST_SYNCHRONIZED = 100_000

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 
 PLUGIN, RUNTIME = 1, 2
-"""Who is the server of a stream."""
+"""Server of a stream."""
 REQUEST, RESPONSE = 1, 2
 LONGEST_MESSAGE = 4 << 20
 """The runtime's own bound. A longer one ends the connection."""

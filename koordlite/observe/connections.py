@@ -209,7 +209,7 @@ Socket = tuple[str, str]
 
 _ESTABLISHED = b"01"
 _IPV4_IN_IPV6 = ("0000000000000000FFFF0000", "00000000000000000000FFFF")
-"""How `::ffff:0:0/96` begins on machines of either byte order: one socket may be in the table of either family."""
+"""Beginning of `::ffff:0:0/96` on machines of either byte order: one socket may be in the table of either family."""
 _IPV6_ENDPOINT = 37
 _ENDPOINT = re.compile(rb"(?:[0-9A-F]{8}|[0-9A-F]{32}):[0-9A-F]{4}\Z")
 _IN_USE = re.compile(rb"^TCP6?: inuse (\d+)", re.MULTILINE)

@@ -29,7 +29,7 @@ MOST_CANDIDATES = 128
 THREADS_A_TICK = 192
 """The pods beyond that have their turn in the next tick."""
 LIST_SECONDS = 10.0
-"""How long a pod keeps the threads that were chosen."""
+"""Time for which a pod keeps the threads that were chosen."""
 LISTS_A_TICK = 8
 """Pods whose threads are chosen in a tick, while nobody asks how long they wait."""
 THREADS_OF_A_SURGE = 32

@@ -22,7 +22,7 @@ from koordlite.observe import places
 from koordlite.ports import Clock
 
 LOOKS_SECONDS = (0.0, 0.03, 0.08, 1.05)
-"""How long after a group was made it is looked at, whatever its state. Last when nobody waits for kubelet any more
+"""Times after a group was made at which it is read, whatever its state. Last when nobody waits for kubelet any more
 (`apply.beginnings`)."""
 PROBES_SECONDS = ((2.0, 0.05), (10.0, 0.25))
 """Up to which age of a group its state is read, and how often."""

@@ -31,7 +31,7 @@ _NODE = re.compile(rb"N\d{1,4}", re.ASCII)
 _LIBRARY = re.compile(rb"\.so(\.[\w.]+)?\Z", re.ASCII)
 _LOCKED = re.compile(rb"^VmLck:\s+(\d{1,12}) kB", re.ASCII | re.MULTILINE)
 _SHARED = (b"/dev/shm/", b"/SYSV", b"/memfd:", b"/dev/zero")
-"""How files begin that are no files of a disk: POSIX and System V shared memory, memfd_create(2), shared anonymous."""
+"""Beginnings of paths that are no files of a disk: POSIX and System V shared memory, memfd, shared anonymous."""
 _PROCESSOR = 36
 """Column of stat behind the name: the CPU the thread ran on last, column 39 of all."""
 

@@ -96,7 +96,7 @@ def _values(host: Host, group: str) -> dict[BlockField, Mapping[str, str]]:
 
 IRQS = "irqs"
 IRQ_SECONDS = 10.0
-"""How old the picture of an interrupt may be that is not ours."""
+"""Greatest age of the picture of an interrupt that is not ours."""
 
 
 class IRQReader:

@@ -19,7 +19,7 @@ from koordlite.model import duration
 from koordlite.model.picture.usage import NodeWindow, Spread, Usage, Use
 
 _SPARE = 64
-"""How many samples that are too old for every window may stay before they are moved out."""
+"""Samples too old for every window that may stay before they are moved out."""
 _MOST = 2**63 - 1
 """The largest number a column holds. Sums of what pods ask for may be beyond it, and a kernel's counter that went below
 zero; either way it is more than any node has."""
@@ -207,8 +207,8 @@ def _cpu(sample: Sample, kind: str) -> int | None:
 
 
 PERCENTILE_SECONDS = 15.0
-"""How often percentiles are computed again: sorting half an hour of samples in each tick would cost more than the rest
-of them, and a report is sent every 30 seconds at most."""
+"""Time after which percentiles are computed again: sorting half an hour of samples in each tick would cost more than
+the rest of it, and a report is sent every 30 seconds at most."""
 MOST_SECONDS = 4 * 3600.0
 """A longer duration is reported as if there were too few samples: it would have to be kept in memory."""
 

@@ -29,7 +29,7 @@ LONGEST_FRAME = 1 << 24
 """A length beyond it is no length: the text of MARK, read as one, is far beyond."""
 LONGEST_CONTENT = 1 << 28
 _WINDOW_LOG = 19
-"""How far the compression looks back: 512 KiB, some fourteen rounds of 110 pods. Writing takes 1.6 MiB of memory; with
+"""Window of the compression: 512 KiB, some fourteen rounds of 110 pods. Writing takes 1.6 MiB of memory; with
 a window of 2 MiB it is 3.1, for 6 % fewer bytes."""
 _WIDEST_LOG = 21
 """What a reader takes: earlier records look back 2 MiB."""

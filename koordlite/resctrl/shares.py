@@ -40,7 +40,7 @@ class Allocation:
 
     values: Mapping[str, Values]
     why: Mapping[str, str]
-    """How the values follow from the percentages, by `cache` and `bandwidth`."""
+    """Derivation of the values from the percentages, by `cache` and `bandwidth`."""
     absent_ids: tuple[int, ...] = ()
     """Cache ids that were named but are not on this machine."""
 

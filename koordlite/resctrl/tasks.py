@@ -14,7 +14,7 @@ from koordlite.resctrl.files import Files
 from koordlite.resctrl.values import MON_GROUPS, ROOT
 
 MAX_ROUNDS = 16
-"""How often a group of threads that keeps growing is read again. Later threads have a parent that was moved."""
+"""Times that a group of threads that keeps growing is read again. Later threads have a parent that was moved."""
 _KERNEL_THREAD = 0x00200000
 
 

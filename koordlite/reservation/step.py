@@ -37,7 +37,7 @@ from koordlite.reservation.waiting import assigned, displaced, missing, taker
 from koordlite.reservation.world import World
 
 KEEP_SECONDS = 24 * 3600.0
-"""How long a Reservation that ended is kept for its reader."""
+"""Time for which a Reservation that ended is kept for its reader."""
 KEEP_WITHOUT_NODE_SECONDS = 60.0
 RETRY_SECONDS = 5.0
 """After a placeholder failed."""

@@ -71,7 +71,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     rows: Sequence[Row | None]
     """What was known of all nodes then; None: a place without a node."""
     places: Sequence[int] | None = None
-    """Which of them were asked about; None: all."""
+    """Indexes of those that were asked about; None: all."""
     unknown: Sequence[str] = ()
     """Nodes that were asked about and not known."""
     passed: int = 0
@@ -88,7 +88,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     events: list[str] = msgspec.field(default_factory=list)
     """What happened after, in order."""
     reasons: dict[str, int] = msgspec.field(default_factory=dict)
-    """How many nodes were refused, by reason."""
+    """Number of refused nodes, by reason."""
     candidate: Candidate | None = None
     """The pod as it looks for reservations; None: none is for it."""
     load: LoadJudgement | None = None

@@ -91,7 +91,7 @@ class AssumedPods:
         self._changed = changed
         self.ended: collections.deque[Ended] = collections.deque(maxlen=REMEMBERED)
         self.ends: collections.Counter[str] = collections.Counter()
-        """How many ended, by reason."""
+        """Number of ends, by reason."""
 
     def of_pod(self, uid: str) -> AssumedPod | None:
         """The pod's, if it has one."""
@@ -213,7 +213,7 @@ class Cluster:
         self.changes: list[str] = []
         """Names of nodes in the order in which their rows changed; starts over when it grows long."""
         self.changes_before = 0
-        """How many changes are not in the list any more."""
+        """Number of changes that are not in the list any more."""
         self.boards: dict[PodShape, Board] = {}
         """Those asked for last come last."""
         self._looks: list[tuple[float, str]] = []

@@ -31,8 +31,8 @@ from koordlite.scheduler.nominations import Nominations, Offer, Victims
 
 LOG = logging.getLogger(__name__)
 BINDING_SECONDS = 0.05
-"""How long the next pod's question waits for the binding of the pod before it. The scheduler sends both at the same
-moment, and only the binding tells which of the nodes that passed it has chosen."""
+"""Time for which a question waits for the binding of the pod before it. The scheduler sends both at the same moment,
+and only the binding tells which of the nodes that passed it has chosen."""
 SUMS = "too little in all for the pod, as kube-scheduler counts"
 """Why nodes were refused that the scheduler only asked about when it looked for victims."""
 MOST_WAITING = 5_000
@@ -45,7 +45,7 @@ the next attempt begins where this one ended (1.36, `numFeasibleNodesToFind`).""
 WARM_SHAPES = 4
 """Shapes that are judged at once before anybody asks."""
 TRIES = 3
-"""How often a binding is judged anew, where its node changed meanwhile, before it is judged with the lock held."""
+"""Times that a binding is judged anew, as its node changed meanwhile, before it is judged with the lock held."""
 
 
 class NotReady(KoordliteError):

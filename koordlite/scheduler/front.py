@@ -31,7 +31,7 @@ SIGN_OF_LIFE_SECONDS = 0.2
 ANSWER_SECONDS = 0.9
 """Longest wait for the answer of one that lives: a little less than the scheduler's `httpTimeout`."""
 PROBE_SECONDS = 1.0
-"""How often readiness is asked while there are no questions."""
+"""Time between two probes of readiness while there are no questions."""
 HUNG_SECONDS = 10.0
 """One that hangs for so long is killed and started again."""
 START_SECONDS = 20.0

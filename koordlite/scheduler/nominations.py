@@ -21,9 +21,9 @@ from koordlite.scheduler.judgement.nodes import Row
 LEAVING = "node(s) that victims are leaving for the pod"
 """A refusal that the scheduler may resolve by waiting: any other one has it look for victims on other nodes."""
 CHOICE_SECONDS = 2.0
-"""How long all nodes that were offered count as chosen, while the scheduler has not said which one it took."""
+"""Time for which all offered nodes count as chosen, while the scheduler has not said which one it took."""
 MOST_SECONDS = 65.0
-"""How long room is made for a pod: victims have their grace, and reports come at least once a minute."""
+"""Longest time for which room is made for a pod: victims have their grace, and reports come at least once a minute."""
 MOST_PODS = 1024
 
 

@@ -29,11 +29,11 @@ MOST_AT_ONCE = 10
 LAST_PAUSE = 60.0
 """Most seconds until a pod is woken again: 1, doubled each time it was in vain."""
 UNKNOWN_SECONDS = 10.0
-"""How much later than the scheduler's watch ours may be."""
+"""Most seconds by which our watch may be behind the scheduler's."""
 
 
 class _Wakes(msgspec.Struct, frozen=True):
-    """How often a pod was woken, and until when it is not woken again."""
+    """Number of times a pod was woken, and when it may be woken again."""
 
     count: int = 0
     until: float = -math.inf

@@ -62,11 +62,11 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     """Above which use of everything but best effort the limit it set is too high. A rule that has it is asked between
     two ticks as well, and may then only tighten its limit."""
     monitor_seconds: Callable[[StrategySettings], float] = lambda _config: 0.0
-    """How often it wants resctrl's counters, with its settings; 0 never."""
+    """Time between two readings of resctrl's counters that it wants, with its settings; 0 never."""
     formerly: str = ""
     """The name it had, so that the error about an old configuration names the new one."""
     reads: Asked = lambda _slo, _pods: ()
-    """Which values besides set and quota it wants to see in `Cgroup.values`, or `oom_score_adj`, or `system/NAME`, for
+    """Values besides set and quota that it wants to see in `Cgroup.values`, or `oom_score_adj`, or `system/NAME`, for
     these settings and pods. What it wrote is seen as long as it is in the journal."""
     pod_reads: Callable[[SLO, Sequence[Pod]], Mapping[str, Iterable[str]]] = lambda _slo, _pods: {}
     """As `reads`, by uid of the only pods of which it wants to see them, containers and all."""
@@ -82,7 +82,7 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     """Groups it wants to find in `Snapshot.memory_held`; asked of the picture without it. The answer may depend on
     nothing but pods, places, cgroups and page size."""
     new_containers: Literal["all", "theirs", "none"] = "all"
-    """Which pods it has to see in a round about containers that begin. `theirs`: what it decides on a pod does not
+    """Pods that it has to see in a round about containers that begin. `theirs`: what it decides on a pod does not
     depend on pods that have no place in the picture; `none`: it writes no file of a container, and is not asked."""
     publishes: tuple[str, ...] = ()
     """Resources and annotations of the Node that Koordinator's manager writes too."""

@@ -31,7 +31,7 @@ from koordlite.model.status import AppliedStep
 _LISTS = ("cpuset.cpus", "cpuset.mems")
 _QUOTA = "cpu.quota"
 _CREATION_SECONDS = 600.0
-"""How long after NRI has set a container's values its group may not be there yet: hooks run in between."""
+"""Time after NRI has set a container's values in which its group may not be there yet: hooks run in between."""
 _RELEASE_SECONDS = (0.002, 0.006, 0.012)
 """Pauses between tries of a quota that a removed group may be in the way of."""
 _SETS = ("cpuSuppress", "cpusetPools", "craneCPUManager", "numaAffinity")

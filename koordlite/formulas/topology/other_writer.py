@@ -12,7 +12,7 @@ from koordlite.model.wire.objects import ManagedFields
 OURS = "koordlite"
 """The API server takes the name from the first word of the user agent."""
 _PEOPLE = "kubectl"
-"""Who edits by hand once is no producer."""
+"""Manager of edits by hand, which make no producer."""
 
 
 def last(entries: Iterable[ManagedFields]) -> OtherWriter | None:

@@ -33,7 +33,7 @@ LONGEST_SECONDS = 10 / 3
 LINE_SECONDS = 60.0
 """One log line in so long while it lasts."""
 _SLICE_SECONDS = 0.5
-"""How long a stop may go unnoticed."""
+"""Longest time for which a stop may go unnoticed."""
 
 
 class Outage:

@@ -25,7 +25,7 @@ from koordlite.threads import WITHIN_SECONDS, Worker
 RELEASED_SECONDS = 1
 """leaseDurationSeconds of a lease given back: the server refuses 0."""
 UNREADABLE_SECONDS = 15.0
-"""How long a lease counts as held that does not say for how long."""
+"""Time for which a lease counts as held that does not say."""
 
 
 class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,9 +37,9 @@ class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
     identity: str
     """Never the same in two processes, also not after a restart: host name and something random."""
     duration_seconds: int = 15
-    """How long others wait after the last renewal they saw."""
+    """Time for which others wait after the last renewal they saw."""
     renew_seconds: float = 10.0
-    """How long after asking for a renewal that was granted this process counts itself as leader."""
+    """Time after the request for a granted renewal in which this process counts itself as leader."""
     retry_seconds: float = 2.0
     """Time between two attempts."""
 

@@ -20,7 +20,7 @@ from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.model.errors import UNREADABLE
 
 YES_SECONDS = 60.0
-"""How long a yes is believed: a withdrawn permission holds so long."""
+"""Time for which a yes is believed: a withdrawn permission holds so long."""
 NO_SECONDS = 10.0
 HELD = 1000
 """Verdicts remembered at most."""

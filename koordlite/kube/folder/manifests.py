@@ -28,7 +28,7 @@ from koordlite.ports import Clock, ClusterView
 CONFIG_NAMESPACE = "koordinator-system"
 CONFIG_NAME = "slo-controller-config"
 LOOK_SECONDS = 1.0
-"""How often the folder is looked at, at most."""
+"""Least time between two looks at the folder."""
 
 _KUBELET_FILES = ("cpu_manager_state",)
 

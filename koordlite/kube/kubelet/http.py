@@ -16,7 +16,7 @@ from koordlite.model.picture.kubelet import Kubelet
 
 TIMEOUT = (2.0, 5.0)
 _FOR_ANOTHER = "certificate is not valid for"
-"""How OpenSSL says that a certificate it trusts is for another name or address."""
+"""OpenSSL's words for a trusted certificate that is for another name or address."""
 
 
 class KubeletHttp:

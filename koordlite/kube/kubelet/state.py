@@ -34,7 +34,7 @@ T = TypeVar("T")
 CONFIG_SECONDS = 60.0
 """Kubelet's configuration changes when it restarts."""
 HURRIED_SECONDS = 2.0
-"""How long to wait at most for a kubelet that restarts with another policy."""
+"""Longest wait for a kubelet that restarts with another policy."""
 PODS_SECONDS = 2.0
 ROUND_SECONDS = 1.0
 _JOIN_SECONDS = 2.0

@@ -140,7 +140,7 @@ class Expectation:
     of: str = ""
     """Whose: a workload NAMESPACE/POD, a reason word, part of a problem, a file."""
     value: Literal["min", "max", "mean", "last"] = "last"
-    """Which value of a series."""
+    """Value taken of a series."""
     start: str = dataclasses.field(default="0s", metadata={"name": "from", "check": seconds})
     to: str | None = dataclasses.field(default=None, metadata={"check": seconds})
     """Without: the end."""
@@ -173,7 +173,7 @@ class Scenario:
     machine: str = dataclasses.field(default="small", metadata={"check": shapes.machine})
     duration: str = _timed("10m")
     step_seconds: float = bounded(0.5, ge=0.02, le=1)
-    """How much time passes on the machine at once."""
+    """Time that passes on the machine at once."""
     seed: int = bounded(0, ge=0)
     """What is random follows from it."""
     mode: Literal["enforce", "observe", "asWritten"] = "enforce"

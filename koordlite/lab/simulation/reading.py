@@ -27,7 +27,7 @@ class Play(msgspec.Struct, frozen=True):
     settings: Settings
     manifests: Path | None = None
     label: str = ""
-    """Which of several configurations this is."""
+    """Name of the configuration, where there are several."""
 
 
 def load(path: Path) -> Play:

@@ -19,7 +19,7 @@ class Connections(msgspec.Struct, frozen=True, kw_only=True):
     """One count of the established TCP connections of all pods that have a network namespace of their own."""
 
     rounds: int
-    """How many counts there have been in this run, this one included."""
+    """Number of counts in this run, this one included."""
     totals: Mapping[str, int]
     """By pod uid: its connections that leave the pod."""
     talks: tuple[Talk, ...] = ()

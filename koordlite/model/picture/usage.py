@@ -34,7 +34,7 @@ class Usage(msgspec.Struct, frozen=True):
     throttled: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Part of its periods in which a container was throttled, 0 to 1, by group; as `containers`."""
     samples: int = 1
-    """How many samples the mean is over; 1 for the last sample."""
+    """Number of samples of the mean; 1 for the last sample."""
 
     @property
     def others_milli(self) -> int | None:

@@ -112,7 +112,7 @@ class CPUBurst(msgspec.Struct, frozen=True, kw_only=True):
     cpu_burst_percent: Annotated[int, Within(low=1, high=10_000)] = 1000
     cfs_quota_burst_percent: Annotated[int, Within(low=100)] = 300
     cfs_quota_burst_period_seconds: Annotated[int, Within(low=-1)] = -1
-    """How long a raised quota may last; -1 has no end."""
+    """Longest time of a raised quota; -1 has no end."""
     share_pool_threshold_percent: Percent = 50
     """Use of the node's shared CPUs above which raised quotas are lowered."""
 

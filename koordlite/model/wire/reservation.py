@@ -123,7 +123,7 @@ class HandOverText(WireObject, frozen=True):
     ended: str | None = None
     """When it was given up; the next attempt with this pod waits."""
     tries: int = 0
-    """How many were given up one after the other."""
+    """Number of those that were given up one after the other."""
     rest: str = ""
     """Name of the placeholder that is made while the place is held without one: for what the pod leaves over, or after
     an owner went or did not come."""

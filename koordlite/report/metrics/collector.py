@@ -223,7 +223,7 @@ def _errno(error: str) -> str:
 
 
 class KubeletMetrics(Collector):
-    """How long kubelet takes, in Koordinator's buckets."""
+    """Time that kubelet takes, in Koordinator's buckets."""
 
     def __init__(self, times: Callable[[], Mapping[RequestKind, RequestHistogram]]) -> None:
         """`times` gives what was counted so far; asked at each scrape."""

@@ -70,7 +70,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """Answer of a filter: whether a pod may go to a node, and where there."""
 
     protocol: str
-    """Who allocates on the node: kubelet, koordinator, crane, or none; volcano for a refusal by its policy."""
+    """Allocator on the node: kubelet, koordinator, crane, or none; volcano for a refusal by its policy."""
     refusal: str = ""
     """Stable text for the pod's condition; empty: it may."""
     numa_nodes: tuple[int, ...] = ()
@@ -124,24 +124,24 @@ class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     profiles: frozenset[str] = frozenset({"koordlite-scheduler", "default-scheduler"})
     """Schedulers that ask this extender: pods of any other are foreign."""
     tentative_seconds: float = 2.0
-    """How long the node that was rated best is kept for a pod that was prioritized and not bound yet."""
+    """Time for which the node that was rated best is kept for a pod that is not bound yet."""
     assumed_seconds: float = 60.0
-    """How long a binding counts that was sent and of which the API server has said nothing."""
+    """Time for which a binding counts of which the API server has said nothing."""
     settle_seconds: float = 2.0
     """A report without fingerprint counts a pod when it changes so long after the pod was started."""
     report_seconds: float = 65.0
     """A report without fingerprint that did not change for so long after a pod was started counts it: reporters look
     at least once a minute, and write nothing when nothing changed."""
     gone_seconds: float = 60.0
-    """How long a pod that is gone may still be in a report."""
+    """Time for which a pod that is gone may still be in a report."""
     max_age_seconds: float = 300.0
-    """How old what is known of the cluster may be; beyond, every verb answers with an error."""
+    """Greatest age of what is known of the cluster; beyond, every verb answers with an error."""
     max_numa_nodes: int = defaults.NUMA_NODES
     """NUMA nodes of a machine beyond which its report is not used: the time to judge it doubles with each."""
     numa_distance: bool = False
     """Policy `numadistance`: nodes on which a pod gets NUMA nodes near together are rated higher, and the allocator
     takes those nearest together."""
     hold_seconds: float = 60.0
-    """How long a pod is kept from other nodes while its reservation is made free for it."""
+    """Time for which a pod is kept from other nodes while its reservation is made free for it."""
     check_volcano: bool = True
     """Whether pods' `volcano.sh/numa-topology-policy` is honoured."""

@@ -49,7 +49,7 @@ class Config(StrategySettings):
     """Whether the memory of containers follows, where every container has a limit and that much is free there. The
     kernel then moves what they have (cgroup v2, and v1 with cpuset.memory_migrate)."""
     memory_reserve_percent: float = bounded(10.0, ge=0, le=90)
-    """How much of a NUMA node's memory stays free besides that."""
+    """Part of a NUMA node's memory that stays free besides."""
 
 
 class AffinityMemory(Memory, frozen=True, kw_only=True):
