@@ -34,6 +34,7 @@ class Beginnings:
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
+        self._newest = float("-inf")
         self._places: object = None
         self._first = True
 
@@ -50,9 +51,12 @@ class Beginnings:
             for uid, place in snapshot.places.items()
             for group in place.all
         }
+        self._newest = max(self._since.values(), default=old)
 
     def young(self, now: float) -> frozenset[str]:
         """The groups that came into sight a moment ago."""
+        if now - self._newest >= YOUNG_SECONDS:
+            return frozenset()
         return frozenset(group for group, since in self._since.items() if now - since < YOUNG_SECONDS)
 
     def is_waited_for(self, group: str, host: Host, snapshot: Snapshot) -> bool:

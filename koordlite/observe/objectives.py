@@ -62,6 +62,8 @@ class ObjectiveReader:
         self._worker: Worker | None = None
         self._answers: Mapping[str, _Answer] = {}
         self._failures: Mapping[str, str] = {}
+        self._pods: Sequence[Pod] = ()
+        self._asking: list[tuple[Pod, tuple[str, float]]] = []
 
     def _token(self) -> str:
         file = self._settings.token_file
@@ -70,14 +72,16 @@ class ObjectiveReader:
     def read(self, now: float, pods: Sequence[Pod], node: str) -> dict[str, Objective]:
         """Objectives of these pods by uid, as far as they are known; begins a round when it is time. Never waits for
         one."""
-        services = (pod for pod in pods if pod.active and pod.kube_qos is not KubeQoS.BEST_EFFORT)
-        asking = [(pod, objective) for pod in services if (objective := pod_overrides.objective(pod)[0])]
+        if pods is not self._pods:
+            services = (pod for pod in pods if pod.active and pod.kube_qos is not KubeQoS.BEST_EFFORT)
+            asking = [(pod, objective) for pod in services if (objective := pod_overrides.objective(pod)[0])]
+            self._pods, self._asking = pods, asking
         by_query: dict[str, list[Pod]] = {}
-        for pod, (name, _) in asking:
+        for pod, (name, _) in self._asking:
             if name in self._settings.queries:
                 by_query.setdefault(name, []).append(pod)
         self._ask(now, by_query, node)
-        return {pod.uid: self._objective(pod, name, most) for pod, (name, most) in asking}
+        return {pod.uid: self._objective(pod, name, most) for pod, (name, most) in self._asking}
 
     def _ask(self, now: float, by_query: Mapping[str, Sequence[Pod]], node: str) -> None:
         worker = self._worker

@@ -25,6 +25,9 @@ class Rotation(Generic[T]):
         self._due: set[str] = set()
         self._used: set[str] = set()
         self._time: float | None = None
+        self._names: tuple[str, ...] | None = None
+        self._ordered: dict[str, None] = {}
+        self._all: dict[str, T] | None = None
 
     def begin(self, now: float, *, fresh: Collection[str] = ()) -> None:
         """Begin a round at the time `now`; names in `fresh` are read anew."""
@@ -49,9 +52,12 @@ class Rotation(Generic[T]):
         self._due.discard(name)
         last, value = self._values.pop(name, None), self._read(name)
         if value is None:
+            self._all = None
             return None
-        self._values[name] = last_if_equal(last, value)
-        return self._values[name]
+        value = self._values[name] = last_if_equal(last, value)
+        if value is not last:
+            self._all = None
+        return value
 
     def renew(self) -> bool:
         """Read what is due. True when any of it has changed."""
@@ -64,13 +70,17 @@ class Rotation(Generic[T]):
             self._values = {name: value for name, value in self._values.items() if name in self._used}
 
     def all(self, names: Iterable[str]) -> dict[str, T]:
-        """Readings of `names` that exist, in their order."""
-        ordered = dict.fromkeys(names)
-        self._used.update(ordered)
+        """Readings of `names` that exist, in their order; the same object as the last time while all are the same."""
+        names = tuple(names)
+        if names != self._names:
+            self._names, self._ordered, self._all = names, dict.fromkeys(names), None
+        self._used.update(self._ordered)
         due, values = self._due, self._values
-        for name in [name for name in ordered if name in due or name not in values]:
+        for name in [name for name in self._ordered if name in due or name not in values]:
             self.reread(name)
-        return {name: values[name] for name in ordered if name in values}
+        if self._all is None:
+            self._all = {name: values[name] for name in self._ordered if name in values}
+        return self._all
 
     def turn(self, now: float, names: Iterable[str], *, fresh: Collection[str] = ()) -> dict[str, T]:
         """Make a whole round at the time `now`: readings of `names` that exist, in their order."""

@@ -69,3 +69,36 @@ def test_what_is_not_asked_for_is_forgotten() -> None:
         rotation.end()
     values["a"] = 2
     assert rotation.get("a") == 2
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["set", "remove", "forget", "clear", "skip", "get"]), st.sampled_from("abc"), st.integers(0, 2)
+    )
+)
+
+
+@given(STEPS, st.lists(st.lists(st.sampled_from("abc"), unique=True), min_size=1, max_size=3))
+def test_all_that_is_read_again_is_as_it_is_and_the_same_object_while_nothing_changed(steps, selections) -> None:
+    values: dict[str, int] = {"a": 1000}
+    rotation = Rotation(values.get, seconds=1000.0, at_least=10)
+    for second, (step, name, value) in enumerate(steps):
+        if step == "set":
+            values[name] = 1000 + value
+        elif step == "remove":
+            values.pop(name, None)
+        elif step == "forget":
+            rotation.forget([name])
+        elif step == "clear":
+            rotation.clear()
+        rotation.begin(second)
+        if step == "get":
+            assert rotation.get(name) == values.get(name)
+        if step != "skip":
+            names = selections[value % len(selections)]
+            readings = rotation.all(names)
+            assert list(readings.items()) == [(each, values[each]) for each in names if each in values]
+            if readings.keys() >= set(names):
+                rotation.begin(second)
+                assert rotation.all(names) is readings
+        rotation.end()

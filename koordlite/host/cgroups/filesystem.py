@@ -165,7 +165,11 @@ class Cgroups:
 
     def read_raw(self, group: str, field: str) -> bytes:
         """The file of `field` as it is, newline and all: what the undo journal keeps."""
-        return self._files.read(self.path(group, field))
+        try:
+            path = self._paths[field][group]
+        except KeyError:
+            path = self.path(group, field)
+        return self._files.read(path)
 
     def read_present(self, group: str, field: str) -> bytes | None:
         """Same as `read_raw`; None when the file or the whole group is gone."""
