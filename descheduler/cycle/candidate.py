@@ -12,7 +12,7 @@ from descheduler.arguments.pacing import Pacing
 from descheduler.fit.search import Search
 from descheduler.framework import Finding, PodView, Refusal
 from descheduler.history import past_evictions
-from descheduler.picture.pods import least_important_first, youngest_first
+from descheduler.picture.pods import least_important_first
 from descheduler.plan import Outcome, Profile, Sightings
 from koordlite.model import duration, times
 
@@ -72,7 +72,8 @@ def decision_order(pod: PodView, findings: list[Finding]) -> tuple[float, int, b
     """Sort key for findings of plugins without an order of their own: the least important pod first, then the worst
     off, then the youngest, then names."""
     heaviest = max(f.weight for f in findings)
-    return (*least_important_first(pod), -heaviest, youngest_first(pod), pod.key)
+    youngest = float("inf") if pod.started is None else -pod.started
+    return (*least_important_first(pod), -heaviest, youngest, pod.key)
 
 
 class Pacer:

@@ -113,11 +113,6 @@ def anti_affinity_terms(pod: PodView) -> tuple[objects.PodAffinityTerm, ...]:
     return (anti.required or ()) if anti else ()
 
 
-def youngest_first(pod: PodView) -> float:
-    """Sort key: the pod that started last comes first, those of unknown age come last."""
-    return float("inf") if pod.started is None else -pod.started
-
-
 def least_important_first(pod: PodView) -> tuple[float, int, bool]:
     """Sort key: no priority before any number, lower priority first, then BestEffort before Burstable before
     Guaranteed, then pods that do not ask to be left alone. Sorts of it must be stable: ties keep their order.
@@ -180,7 +175,8 @@ def seconds_since(text: str | None, now: float) -> float | None:
 
 
 def age_seconds(pod: PodView, now: float) -> float:
-    """Seconds since the pod was made; infinite when nobody knows, as upstream has it."""
+    """Seconds since the pod was made; infinite when nobody knows, as upstream has it. A sort key, too: the youngest is
+    first, at any one `now`."""
     age = seconds_since(pod.object.metadata.creation_timestamp, now)
     return float("inf") if age is None else age
 

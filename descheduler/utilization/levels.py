@@ -15,7 +15,7 @@ import msgspec
 from descheduler.fit import free_capacity
 from descheduler.framework import Finding, Handle, NodeView, Note, PodView, Usage, Verdict
 from descheduler.picture import pods
-from descheduler.picture.pods import Amounts, least_important_first, youngest_first
+from descheduler.picture.pods import Amounts, age_seconds, least_important_first
 from koordlite.model import keys, node_selectors
 from koordlite.model.pod.qos import KubeQoS, PriorityClass, QoSClass
 from koordlite.model.wire import objects
@@ -304,7 +304,7 @@ def sort_key(score: Callable[[PodView], float | None]) -> Callable[[PodView], Ke
             _cost(value.annotations.get(DELETION_COST)),
             _cost(value.annotations.get(keys.EVICTION_COST)),
             float("inf") if relief_score is None else -relief_score,
-            youngest_first(pod),
+            age_seconds(pod, 0.0),
             pod.key,
         )
 

@@ -72,6 +72,8 @@ def beyond(field: dataclasses.Field[Any], value: object) -> str:
     # Written this way so that NaN, which the command line can give, is beyond every bound.
     if (low is None or value >= low) and (high is None or value <= high):
         return ""
+    if low is None:
+        return f"write a number at most {high}"
     return f"write a number at least {low}" if high is None else f"write a number {low} to {high}"
 
 

@@ -22,11 +22,15 @@ from tests.conformance import descheduler_cases, descheduler_rules
 from tests.conformance.adapters import NotCovered, adapter, shapes
 from tests.conformance.descheduler_view import NOW, picture, written
 
+_COMPLETE: dict[str, Any] = {"resourceWeights": {}, "anomalyCondition": {"consecutiveAbnormalities": 1}}
 ANY_AGE = {"nodeMetricExpirationSeconds": None}
 
 
 @adapter("run LowNodeLoad")
 def run(given: Any, expect: Any) -> tuple[Any, Any]:
+    """The arguments are complete: a pool that names no weights has none, and one without a condition does not wait."""
+    pools = [{**_COMPLETE, **written(pool)} for pool in given["args"].get("nodePools") or ()]
+    given = {**given, "args": {**given["args"], "nodePools": pools}}
     return descheduler_cases.run(given, expect, ANY_AGE, view=measured(given))
 
 

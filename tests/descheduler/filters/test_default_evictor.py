@@ -153,7 +153,7 @@ def test_a_threshold_by_name_needs_its_class_in_the_picture(cluster: Any) -> Non
     ("args", "words"),
     [
         pytest.param("priorityThreshold: {value: 1, name: a}", "not both", id="value and name"),
-        pytest.param("priorityThreshold: {value: 2000000001}", "out of range", id="above system-critical"),
+        pytest.param("priorityThreshold: {value: 2000000001}", "at most 2000000000", id="above system-critical"),
         pytest.param("noEvictionPolicy: Maybe", "accepted words", id="an unknown policy"),
         pytest.param("podProtections: {extraEnabled: [PodsWithPVC, PodsWithPVC]}", "twice", id="listed twice"),
         pytest.param("podProtections: {extraEnabled: [PodsWithPVCs]}", "did you mean PodsWithPVC", id="misspelt"),

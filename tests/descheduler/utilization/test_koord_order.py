@@ -30,6 +30,13 @@ def test_who_goes_first(cluster: Any, first: dict[str, Any], second: dict[str, A
     assert [pod.pod.name for pod in pods] == ["z-first", "a-second"]
 
 
+def test_the_pod_that_was_created_last_goes_first_whenever_it_started(cluster: Any) -> None:
+    cluster.pod("a", "n", started="2026-01-01T07:00:00Z")["status"]["startTime"] = "2026-01-01T07:30:00Z"
+    cluster.pod("b", "n", started="2026-01-01T07:10:00Z")["status"]["startTime"] = "2026-01-01T07:10:00Z"
+    pods = sorted(cluster.view().unbound, key=levels.sort_key(lambda pod: None))
+    assert [pod.pod.name for pod in pods] == ["b", "a"]
+
+
 def test_pods_that_were_not_measured_go_last(cluster: Any) -> None:
     for name in ("a", "b", "c"):
         cluster.pod(name, "n")
