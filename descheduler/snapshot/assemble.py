@@ -18,9 +18,9 @@ from descheduler.framework import DisruptionBudget, PodView, Usage, View
 from descheduler.metrics_sources import gather
 from descheduler.picture import templates
 from descheduler.picture.templates import Groups, SpecGroup, by_name, grouped
-from descheduler.snapshot import files, homes
+from descheduler.snapshot import files, node_state
 from descheduler.snapshot.files import Objects
-from descheduler.snapshot.homes import Home, Moves, Report, active, ended
+from descheduler.snapshot.node_state import Moves, NodeState, Report, active, ended
 from descheduler.snapshot.pack import PackedPod, Packer
 from koordlite.fault_guard import SubjectFaults
 from koordlite.model import label_selectors, nrt, times
@@ -252,7 +252,7 @@ class Pictures:
     def _begin(self) -> None:
         self._pods = PlacedPods()
         self._reports: dict[str, _Reported] = {}
-        self._homes: dict[str, Home] = {}
+        self._node_states: dict[str, NodeState] = {}
         self._by_uid: dict[str, PodView] = {}
         self._unbound: tuple[PodView, ...] = ()
         self._groups: tuple[Groups, Groups] = {}, {}
@@ -277,7 +277,7 @@ class Pictures:
         self._pods.read(objects, classes)
         problems.extend(self._pods.problems)
         leavers, came = self._nodes(objects.of("Node"), reports, problems)
-        nodes = {name: home.view for name, home in self._homes.items()}
+        nodes = {name: state.view for name, state in self._node_states.items()}
         everything = (*self._groups[0].values(), *self._groups[1].values())
         self._budgets = cover(objects.of("PodDisruptionBudget"), everything, self._budgets, leavers, came)
         replicas: dict[str, int] = defaultdict(int)
@@ -333,20 +333,20 @@ class Pictures:
     ) -> Moves:
         """Bring nodes up to date, and what is worked out from their pods; returns all pods that left, and that came."""
         leavers, came = list[PodView](), list[PodView]()
-        before, self._homes = self._homes, {}
+        before, self._node_states = self._node_states, {}
         for obj in objects:
             name = obj.metadata.name
-            home, removed, new = self._home(obj, reports.get(name, _NOT_REPORTED), before.pop(name, None))
-            self._homes[name] = home
-            problems.extend(home.problems)
+            state, removed, new = self._node_state(obj, reports.get(name, _NOT_REPORTED), before.pop(name, None))
+            self._node_states[name] = state
+            problems.extend(state.problems)
             leavers += removed
             came += new
-        leavers += [one for home in before.values() for one in home.pods]
+        leavers += [one for state in before.values() for one in state.pods]
         self._by_uid = dict(self._by_uid)  # Pictures that were made earlier keep theirs.
         for one in leavers:
             self._by_uid.pop(one.uid, None)
         self._by_uid.update({one.uid: one for one in came})
-        elsewhere, unbound = self._pods.by_node.keys() - self._homes.keys(), self._unbound
+        elsewhere, unbound = self._pods.by_node.keys() - self._node_states.keys(), self._unbound
         self._unbound = tuple(sorted((one for name in elsewhere for one in self._pods.by_node[name]), key=by_name))
         removed, new = _moves(unbound, self._unbound)  # Pods on none of the nodes.
         self._groups = (
@@ -355,7 +355,9 @@ class Pictures:
         )
         return leavers + removed, came + new
 
-    def _home(self, obj: wire.NodeObject, reported: _Reported, previous: Home | None) -> tuple[Home, *Moves]:
+    def _node_state(
+        self, obj: wire.NodeObject, reported: _Reported, previous: NodeState | None
+    ) -> tuple[NodeState, *Moves]:
         """The node as it is now, the pods that left it, and those that came."""
         name = obj.metadata.name
         if previous and previous.is_of(obj, reported.report):
@@ -363,9 +365,9 @@ class Pictures:
                 return previous, *previous.change(*self._pods.moves[name], reported.seen_at)
             previous.note_report(reported.seen_at)
             return previous, [], []
-        home = Home(obj, reported.report)
-        home.change((), self._pods.by_node.get(name, ()), reported.seen_at)
-        return home, *_moves(previous.pods if previous else (), home.pods)
+        state = NodeState(obj, reported.report)
+        state.change((), self._pods.by_node.get(name, ()), reported.seen_at)
+        return state, *_moves(previous.pods if previous else (), state.pods)
 
 
 def _moves(before: Iterable[PodView], after: Sequence[PodView]) -> Moves:
@@ -392,7 +394,7 @@ class _Reported(msgspec.Struct, frozen=True):
         try:
             report, seen_at = _report(obj, problems)
             if by_crane:
-                report = msgspec.structs.replace(report, by_crane=homes.crane_reserved(by_crane, problems))
+                report = msgspec.structs.replace(report, by_crane=node_state.crane_reserved(by_crane, problems))
         except Exception as error:  # noqa: BLE001 - one node's fault costs that node
             report, seen_at = Report(), None
             name = (obj or by_crane or wire.NRTObject()).metadata.name
@@ -411,7 +413,7 @@ def _report(obj: _Topology | None, problems: list[Problem]) -> tuple[Report, flo
         except InputError as error:
             problems.extend(error.problems)
             return Report(), None
-    return homes.read(obj, problems) if obj else (Report(), None)
+    return node_state.read(obj, problems) if obj else (Report(), None)
 
 
 def _newest_time(objects: Objects) -> tuple[float, str]:
@@ -426,7 +428,7 @@ def _times(objects: Objects) -> Iterator[str | None]:
         yield obj.metadata.creation_timestamp
         yield from (c.last_heartbeat_time for c in obj.status.conditions or ())
     for obj in objects.of("NodeResourceTopology"):
-        yield homes.observed_at(obj)
+        yield node_state.observed_at(obj)
 
 
 def _notes(objects: Objects, unbound: Iterable[PodView], groups: Iterable[SpecGroup]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from descheduler.cycle import planner
 from descheduler.metrics_sources import gather
 from descheduler.policy import reader
 from descheduler.report import explain
-from descheduler.snapshot import homes
+from descheduler.snapshot import node_state
 from koordlite.changes import cgroup
 from koordlite.model.errors import ConfigError
 from koordlite.model.place import Place, PlaceKind
@@ -214,14 +214,14 @@ def test_what_a_plugin_fails_on_is_told_of_once(bad: str) -> None:
 
 
 def test_one_report_that_cannot_be_read_costs_that_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = homes.read
+    read = node_state.read
 
     def fails(obj: Any, problems: Any) -> Any:
         if obj.metadata.name == "b":
             raise KeyError("zones")
         return read(obj, problems)
 
-    monkeypatch.setattr(homes, "read", fails)
+    monkeypatch.setattr(node_state, "read", fails)
     plan = _pinned().plan(PLAIN)
     assert len(plan.evict) == 2
     assert "noderesourcetopology/b" in [problem.object for problem in plan.view.problems]

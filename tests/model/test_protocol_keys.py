@@ -9,7 +9,7 @@ import pytest
 
 import descheduler
 import koordlite
-from descheduler.snapshot import homes
+from descheduler.snapshot import node_state
 from koordlite.model.nrt import CPUManagerPolicy
 from koordlite.model.reading.go_words import STRICT_RESERVATION, is_on
 from koordlite.numa.kubelet.cpu_manager import CPUOptions
@@ -35,8 +35,8 @@ def test_every_key_of_the_protocols_is_in_one_module() -> None:
 def test_an_option_is_on_for_everybody_or_for_nobody(word: str, on: bool) -> None:
     options = {STRICT_RESERVATION: word}
     assert is_on(options, STRICT_RESERVATION) is on
-    reported = homes.Report(cpu_manager=CPUManagerPolicy(policy="static", options=options))
-    assert homes.reserved_cpus(reported, None, None).strict is on
+    reported = node_state.Report(cpu_manager=CPUManagerPolicy(policy="static", options=options))
+    assert node_state.reserved_cpus(reported, None, None).strict is on
     if on:
         assert CPUOptions.parse(options).strict_reservation
     else:

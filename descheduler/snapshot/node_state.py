@@ -76,7 +76,7 @@ def _reservation(
     return reservation.resolve(written=written, cpus=reported.topology.cpus, pinned=pinned).cpus, "computed"
 
 
-def of_pod(one: PodView, home: NodeView, reported: Report) -> tuple[tuple[ContainerPlacement, ...], bool]:
+def of_pod(one: PodView, view: NodeView, reported: Report) -> tuple[tuple[ContainerPlacement, ...], bool]:
     """(what was promised to each container and where it is, whether an agent has seen that).
 
     The agent's record counts; without one what scheduler or kubelet promised is all there is to judge. What Crane
@@ -84,7 +84,7 @@ def of_pod(one: PodView, home: NodeView, reported: Report) -> tuple[tuple[Contai
     promises out names the containers that have one.
     """
     reports = reported.placements.get(one.uid, ())
-    placements = reports or promise_record(one.pod, home, reported.allocs.get(one.uid))
+    placements = reports or promise_record(one.pod, view, reported.allocs.get(one.uid))
     zones = one.pod.crane.nodes
     if zones and not any(each.source == "crane" for each in placements):
         whole = ContainerPlacement(namespace=one.pod.namespace, pod=one.pod.name, uid=one.pod.uid, container="*")
@@ -94,23 +94,23 @@ def of_pod(one: PodView, home: NodeView, reported: Report) -> tuple[tuple[Contai
             msgspec.structs.replace(each, promised_nodes=zones, **of_crane) if each.source == "none" else each
             for each in placements or (whole,)
         )
-    return tuple(_refine(each, one, home) for each in placements), bool(reports)
+    return tuple(_refine(each, one, view) for each in placements), bool(reports)
 
 
-def _refine(container: ContainerPlacement, one: PodView, home: NodeView) -> ContainerPlacement:
+def _refine(container: ContainerPlacement, one: PodView, view: NodeView) -> ContainerPlacement:
     """Kubelet aligns to one NUMA node what could fit on one under `restricted`, and what Volcano asked for."""
     if container.source != "kubelet" or container.single_numa:
         return container
     by_annotation = one.pod.annotations.get(keys.VOLCANO_NUMA_POLICY) == _SINGLE
-    could = home.topology_policy == "restricted" and _could_be_single(container, one, home)
+    could = view.topology_policy == "restricted" and _could_be_single(container, one, view)
     return msgspec.structs.replace(container, single_numa=True) if by_annotation or could else container
 
 
-def _could_be_single(container: ContainerPlacement, one: PodView, home: NodeView) -> bool:
+def _could_be_single(container: ContainerPlacement, one: PodView, view: NodeView) -> bool:
     if not container.promised_cpus:
         return False
-    reserved = home.cpu_manager.reserved_cpus
-    by_topology = {zone.id: {"cpu": Quantity.of(len(zone.cpus - reserved))} for zone in home.topology.nodes}
+    reserved = view.cpu_manager.reserved_cpus
+    by_topology = {zone.id: {"cpu": Quantity.of(len(zone.cpus - reserved))} for zone in view.topology.nodes}
     spec = next((c for c in one.object.spec.containers or () if c.name == container.container), None)
     amounts: Amounts = one.pod.requests  # Of the pod as a whole, unless the promise is to one container.
     if spec is not None:
@@ -119,33 +119,33 @@ def _could_be_single(container: ContainerPlacement, one: PodView, home: NodeView
     # Were the machine empty, could one NUMA node hold all of it? Resources that no NUMA node lists are not asked.
     # Source: kubelet prefers the fewest nodes that could hold a request on an empty machine, and its policy
     # `restricted` admits nothing else.
-    totals = home.zone_totals or by_topology
+    totals = view.zone_totals or by_topology
     listed = {name for zone in totals.values() for name in zone}
     whole = {"cpu": Quantity.of(len(container.promised_cpus)), **memory}
     requests = {name: amount for name, amount in whole.items() if name in listed}
     return any(all(name in zone and zone[name] >= most for name, most in requests.items()) for zone in totals.values())
 
 
-def promise_record(pod: Pod, home: NodeView, alloc: PodCPUAlloc | None) -> tuple[ContainerPlacement, ...]:
+def promise_record(pod: Pod, view: NodeView, alloc: PodCPUAlloc | None) -> tuple[ContainerPlacement, ...]:
     """A record for the whole pod from what the scheduler or kubelet promised, taken as the fact for want of better.
 
     Koordinator's promise counts before kubelet's, as in `calGuaranteedCpu`: kubelet does not pin what it manages.
     """
     status = pod.resource_status
     if status.cpuset or status.numa_nodes:
-        single = numa_policy(pod, home) == "SingleNUMANode"
+        single = numa_policy(pod, view) == "SingleNUMANode"
         return (_record(pod, "koordinator", status.cpuset, nodes=status.numa_nodes, single=single, scope="pod"),)
     if alloc and alloc.cpuset:
-        single = home.topology_policy == _SINGLE
-        return (_record(pod, "kubelet", alloc.cpuset, nodes=(), single=single, scope=home.topology_scope),)
+        single = view.topology_policy == _SINGLE
+        return (_record(pod, "kubelet", alloc.cpuset, nodes=(), single=single, scope=view.topology_scope),)
     return ()
 
 
-def numa_policy(pod: Pod, home: NodeView) -> str:
+def numa_policy(pod: Pod, view: NodeView) -> str:
     """Koordinator's word for how the pod is to be aligned: the pod's own policy, else the node's; empty for neither."""
     # The node's policy is its label, else what kubelet reports for whole pods.
-    reported = home.topology_policy == _SINGLE and home.topology_scope == "pod"
-    of_node = home.node.labels.get(keys.NUMA_TOPOLOGY_POLICY) or ("SingleNUMANode" if reported else "")
+    reported = view.topology_policy == _SINGLE and view.topology_scope == "pod"
+    of_node = view.node.labels.get(keys.NUMA_TOPOLOGY_POLICY) or ("SingleNUMANode" if reported else "")
     return pod.numa_policy or of_node
 
 
@@ -172,7 +172,7 @@ Moves = tuple[list[PodView], list[PodView]]
 """Pods that left, and pods that came."""
 
 
-class Home:
+class NodeState:
     """A node for one picture after the other, as long as its object and its report are the same objects."""
 
     def __init__(self, obj: wire.NodeObject, reported: Report) -> None:
