@@ -83,7 +83,9 @@ class PodView(msgspec.Struct, frozen=True):
         return f"{controller.kind}/{self.pod.namespace}/{controller.name}" if controller else ""
 
     def request_nano(self, resource: str) -> int:
-        """Requested nano-units of the resource, 0 when none."""
+        """Requested nano-units of the resource, 0 when none; each pod takes one of `pods`."""
+        if resource == "pods":
+            return _NANO_PER_UNIT
         amount = self.pod.requests.get(resource)
         return amount.nano if amount else 0
 

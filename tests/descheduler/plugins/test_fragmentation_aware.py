@@ -54,6 +54,13 @@ def tilted(cluster: Any) -> Any:
     return cluster
 
 
+def test_each_pod_counts_as_one_of_pods(tilted: Any, work: Any) -> None:
+    """6 of 8 CPUs are requested, and 2 of 8 pods are there; without `p` it is one of each."""
+    tilted.objects[0]["status"]["allocatable"]["pods"] = "8"
+    plan = work(NAME, {"resources": ["cpu", "pods"]})
+    assert "stdBefore=0.2500 stdAfter=0.0000" in plan.evict[0].main.fact
+
+
 def test_the_finding_says_what_koordinator_says(tilted: Any, work: Any) -> None:
     plan = work(NAME)
     assert "fragmentation reduction: stdBefore=0.3125 stdAfter=0.0000 gain=0.3125" in plan.evict[0].main.fact
