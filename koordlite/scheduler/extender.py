@@ -85,8 +85,10 @@ class Matches(msgspec.Struct, frozen=True):
     waits: bool = False
     """Room is going to be made for it on one of them, so that it goes nowhere else."""
 
-    def refusals(self, by_shape: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    def refusals(self, by_shape: Mapping[str, str], names: Sequence[str]) -> Mapping[str, str]:
         """Refusals by node, starting from those of the pod's shape."""
+        if not self.rows:
+            return by_shape
         refused = {name: text for name, text in by_shape.items() if name not in self.rows}
         for name, row in self.rows.items():
             try:
@@ -128,7 +130,7 @@ class Extender:
         self.attempts = Attempts()
         self.refusals: collections.Counter[str] = collections.Counter()
         """Nodes refused, by reason, over all questions."""
-        self._waiting: collections.OrderedDict[str, float] = collections.OrderedDict()
+        self._waiting_since: collections.OrderedDict[str, float] = collections.OrderedDict()
         """Since when a pod has been kept from other nodes for its reservation, by uid."""
         self.refused_pods: collections.OrderedDict[str, RefusedPod] = collections.OrderedDict()
         """Pods that no node may have, by uid; the latest last."""
@@ -144,7 +146,11 @@ class Extender:
 
     def filter(self, obj: objects.PodObject, names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         """Filter `names` to those the pod may go to, with reasons against the others. NotReady when nothing can be
-        said."""
+        said.
+
+        First the verdicts about its shape, then what concerns this pod alone: reservations that it may take, a node
+        that is being emptied for it, and the measured load. What it was told is remembered, for people and `Retries`.
+        """
         self._check()
         with self._questions:
             with self.cluster.lock:
@@ -154,10 +160,8 @@ class Extender:
                 # What was kept for the pod by an earlier attempt is not in its own way.
                 self.cluster.assumed.end(pod.uid, "attempted again", self.cluster.now())
             board = self.cluster.board(pod.shape)
-            refusals: Mapping[str, str] = board.refused
             matches = self._matches(pod, obj)
-            if matches.rows:
-                refusals = matches.refusals(refusals, names)
+            refusals = matches.refusals(board.refused, names)
             passed = [name for name in names if name not in refusals]
             refused = {name: refusals[name] for name in names if name in refusals}
             with self.cluster.lock:
@@ -170,8 +174,8 @@ class Extender:
             with self.cluster.lock:
                 before = self.refused_pods.pop(pod.uid, None)
                 if not passed:
-                    self._refuse(pod, obj, board, names, matches, load=load, busy=busy, before=before)
-            attempt = self._remember(pod, names, len(passed), refused, matches=matches, load=load)
+                    self._remember_refusal(pod, obj, board, names, matches, load=load, busy=busy, before=before)
+            attempt = self._remember_attempt(pod, names, len(passed), refused, matches=matches, load=load)
             if len(passed) == 1:
                 self._assume_for_now(pod, passed[0], attempt)
                 self._undecided = pod.uid, self.cluster.now()
@@ -217,7 +221,7 @@ class Extender:
             if self.attempts.of_uid(pod.key, pod.uid) is None:
                 # No node has enough in all, so the scheduler asked nothing before it looks for victims.
                 refused = dict.fromkeys(victims, SUMS)
-                self._remember(pod, list(victims), 0, refused, matches=matches, load=load)
+                self._remember_attempt(pod, list(victims), 0, refused, matches=matches, load=load)
             for name, candidates in victims.items():
                 # What was measured stays until the next measurement, whoever is evicted.
                 why = load.refusal(name) if load is not None else ""
@@ -247,7 +251,7 @@ class Extender:
             try:
                 promise = self._assume(pod, node, candidate)
             finally:
-                self._decide(pod)
+                self._note_binding(pod)
             self._binder.bind(pod, node, promise.annotations)
         except BindError as error:
             return self._unbound(f"{namespace}/{name}", uid, error)
@@ -270,7 +274,7 @@ class Extender:
             with self._questions:
                 cluster.scores(shape, list(cluster.index))
 
-    def _refuse(
+    def _remember_refusal(
         self,
         pod: ClusterPod,
         obj: objects.PodObject,
@@ -290,7 +294,7 @@ class Extender:
             if len(names) >= FEWEST_NODES and (before is None or before.names != node_names):
                 others = cluster.index.keys() - board.refused.keys() - node_names
                 elsewhere = min((name for name in others if not cluster.nodes[name].closed), default="")
-        since = self._waiting.get(pod.uid) if matches.waits else None
+        since = self._waiting_since.get(pod.uid) if matches.waits else None
         self.refused_pods[pod.uid] = RefusedPod(
             pod,
             at=cluster.now(),
@@ -328,7 +332,7 @@ class Extender:
             if remaining <= 0 or not self._decided.wait(remaining):
                 self._undecided, self._expects_bindings = None, False
 
-    def _decide(self, pod: ClusterPod) -> None:
+    def _note_binding(self, pod: ClusterPod) -> None:
         """The pod's binding came, and counts: the next question may be answered."""
         with self.cluster.lock:
             if self._undecided is not None and self._undecided[0] == pod.uid:
@@ -358,9 +362,9 @@ class Extender:
             # Not for longer than a reservation is expected to be made free.
             now = cluster.now()
             with cluster.lock:
-                since = self._waiting.setdefault(pod.uid, now)
-                while len(self._waiting) > MOST_WAITING:
-                    self._waiting.popitem(last=False)
+                since = self._waiting_since.setdefault(pod.uid, now)
+                while len(self._waiting_since) > MOST_WAITING:
+                    self._waiting_since.popitem(last=False)
             waits = now - since < cluster.settings.hold_seconds
         return Matches(shape, cluster.settings, candidate, _with_first(own), waits)
 
@@ -369,7 +373,7 @@ class Extender:
         settings = self.cluster.settings
         return reserved.for_candidate(candidate, row, lambda each: judge.verdict(shape, each, settings).passes)
 
-    def _remember(
+    def _remember_attempt(
         self,
         pod: ClusterPod,
         names: Sequence[str],
@@ -437,7 +441,7 @@ class Extender:
         cluster = self.cluster
         with cluster.lock:
             self._expects_bindings = True
-            self._decide(pod)
+            self._note_binding(pod)
             assumed = self.cluster.assumed.of_pod(pod.uid)
             if assumed is not None and assumed.stage in ("binding", "bound") and assumed.node == node:
                 # The same request again: its first answer came too late for the scheduler.

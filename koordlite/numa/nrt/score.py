@@ -16,8 +16,6 @@ from koordlite.numa.nrt.filter import NANO, AlignedRequest, Amounts, Part, Zones
 
 FULL = 100
 LEAST_NUMA_NODES = "LeastNUMANodes"
-STRATEGIES = ("LeastAllocated", "MostAllocated", "BalancedAllocation", LEAST_NUMA_NODES)
-"""`scoringStrategy.type`."""
 FAR = 255
 """Distance between NUMA nodes that nobody gives."""
 Costs = Mapping[int, Mapping[int, int]]
