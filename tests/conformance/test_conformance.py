@@ -50,6 +50,13 @@ def test_counts_what_passes_deviates_and_has_no_adapter(run: Run) -> None:
     assert code == 0
 
 
+def test_a_field_that_is_null_says_no_more_than_one_that_is_missing(run: Run) -> None:
+    broken = {"kind": "parse.cpu_stat_v2", "input": {"input": "nr_periods x"}}
+    code, text = run([{**broken, "expect": {"value": None, "error": True}}, {**broken, "expect": {"error": True}}])
+    assert "2 passed" in text
+    assert code == 0
+
+
 def test_a_failure_is_shown_with_both_sides_and_fails_the_run(run: Run) -> None:
     code, text = run([RIGHT, WRONG])
     assert "1 passed, 1 failed" in text

@@ -167,9 +167,9 @@ def kube_qos(obj: objects.PodObject) -> qos.KubeQoS:
     containers = [*(obj.spec.containers or ()), *(obj.spec.init_containers or ())]
     requests = [_native(c, "requests") for c in containers]
     limits = [_native(c, "limits") for c in containers]
-    if not any(requests) and not any(limits):
+    if not any(amount for of_one in (*requests, *limits) for amount in of_one.values()):
         return qos.KubeQoS.BEST_EFFORT
-    if all(len(limit) == 2 for limit in limits) and all(
+    if all(len(limit) == 2 and all(limit.values()) for limit in limits) and all(
         {**limit, **request} == limit for request, limit in zip(requests, limits, strict=True)
     ):
         return qos.KubeQoS.GUARANTEED
@@ -252,7 +252,7 @@ def amounts(
 def _native(container: objects.Container, which: str) -> dict[str, int]:
     texts = getattr(container.resources, which, None) or {}
     amounts = parse_resources({k: v for k, v in texts.items() if k in ("cpu", "memory")}, "", "", [])
-    return {k: q.nano for k, q in amounts.items() if q.nano > 0}
+    return {k: max(q.nano, 0) for k, q in amounts.items()}
 
 
 def _containers(obj: objects.PodObject) -> tuple[ContainerInfo, ...]:

@@ -185,7 +185,9 @@ def threshold_of(written: Any) -> Threshold | None:
 
 
 def _config(module: Any, on: Iterable[str]) -> Any:
-    return module.Config(max_evictions_per_round=NO_BOUND, **{SWITCHES[name]: True for name in on})
+    # Bounded and aimed as Koordinator's rounds are, which is: not at all.
+    switches = {SWITCHES[name]: True for name in on}
+    return module.Config(max_evictions_per_round=NO_BOUND, evict_partly=True, **switches)
 
 
 def _told(module: Any, seen: Snapshot, feature: str) -> Decision:

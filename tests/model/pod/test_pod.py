@@ -38,6 +38,20 @@ def test_identity_classes_and_state() -> None:
     assert not found.is_best_effort
 
 
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ({"requests": {"cpu": "0"}, "limits": {"cpu": "0"}}, KubeQoS.BEST_EFFORT),
+        ({"limits": {"cpu": "1", "memory": "1Gi"}}, KubeQoS.GUARANTEED),
+        ({"limits": {"cpu": "1"}}, KubeQoS.BURSTABLE),
+        # A request of 0 is written, so the limit does not stand in for it.
+        ({"requests": {"cpu": "0"}, "limits": {"cpu": "1", "memory": "1Gi"}}, KubeQoS.BURSTABLE),
+    ],
+)
+def test_the_class_of_a_pod_whose_status_does_not_say_it(resources: dict[str, Any], expected: KubeQoS) -> None:
+    assert read(spec={"containers": [container(**resources)]}).kube_qos is expected
+
+
 def cpu(amount: str) -> dict[str, Any]:
     return {"requests": {"cpu": amount}}
 
