@@ -129,11 +129,6 @@ def test_a_selector_that_can_select_nothing_is_refused(text: str, line: str) -> 
         matching.parse_affinity({"scheduling.koordinator.sh/reservation-affinity": note}, "pod/ns/p")
 
 
-def test_one_that_was_never_placed_expires_too() -> None:
-    result = lifecycle.synced(reservation(ttl="50s"), [], nodes=["n1"], now=NOW)
-    assert lifecycle.is_expired(result)
-
-
 def test_nothing_changes_the_same_status_comes_back() -> None:
     placed = reservation(status={"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "8"}})
     assert lifecycle.synced(placed, [], nodes=["n1"], now=NOW) is placed.status
