@@ -129,6 +129,9 @@ class Reserver:
 class Loop:
     """Nodes `old`, whose pods have to go, `a` and `b`; a Deployment `web` with two pods, and none has room for two."""
 
+    SCHEDULER = "default-scheduler"
+    """Of the pods."""
+
     def __init__(
         self,
         server: ApiServer,
@@ -256,7 +259,7 @@ class Loop:
         meta = {"name": name, "namespace": "shop", "labels": {"app": app}}
         meta |= {"ownerReferences": [owner]} if owner else {}
         container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": str(cpu), "memory": "1Gi"}}}
-        spec = {"containers": [container], "terminationGracePeriodSeconds": 0, "schedulerName": "default-scheduler"}
+        spec = {"containers": [container], "terminationGracePeriodSeconds": 0, "schedulerName": self.SCHEDULER}
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -310,15 +313,19 @@ class Loop:
             if self.with_extender:
                 why = extender.bind(meta.namespace, meta.name, meta.uid, chosen)
             else:
-                target = {"target": {"apiVersion": "v1", "kind": "Node", "name": chosen}}
-                body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": meta.name}, **target}
-                self.api.request("POST", f"{PODS}/{meta.name}/binding", body=body)
+                self.bind(meta.name, chosen)
                 why = ""
             assert not why, why
             return
         said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}
         if (pod.get("status") or {}).get("conditions") != [said]:
             self._status(meta.name, meta.namespace, {"conditions": [said]})
+
+    def bind(self, name: str, node: str) -> None:
+        """Put a pod on a node."""
+        target = {"target": {"apiVersion": "v1", "kind": "Node", "name": node}}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, **target}
+        self.api.request("POST", f"{PODS}/{name}/binding", body=body)
 
     def kubelets(self) -> None:
         """Bound pods run."""

@@ -98,11 +98,11 @@ def test_a_new_pod_of_the_same_name_is_never_the_victim(world: World) -> None:
     migrations = one_move(world)
     name = world.job()["spec"]["podRef"]["name"]
     world.work(migrations, 1)
-    world.server.objects.remove("Pod", name, "default")
+    world.server.objects.remove("Pod", name, "shop")
     world.pod("web", name, "old")
-    fresh = world.get("Pod", name, "default")["metadata"]["uid"]
+    fresh = world.get("Pod", name, "shop")["metadata"]["uid"]
     world.work(migrations, 8)
-    assert world.get("Pod", name, "default")["metadata"]["uid"] == fresh
+    assert world.get("Pod", name, "shop")["metadata"]["uid"] == fresh
     assert (phases(world), world.job()["status"]["reason"]) == (["Failed"], "MissingPod")
 
 
@@ -110,7 +110,7 @@ def test_a_job_that_fails_gives_its_place_back(world: World) -> None:
     migrations = one_move(world)
     world.work(migrations, 1)
     assert len(world.server.objects.all("Reservation")) == 1
-    world.server.objects.remove("Pod", world.job()["spec"]["podRef"]["name"], "default")
+    world.server.objects.remove("Pod", world.job()["spec"]["podRef"]["name"], "shop")
     world.replicas.clear()
     world.work(migrations, 3)
     assert phases(world) == ["Failed"]
@@ -120,7 +120,7 @@ def test_a_job_that_fails_gives_its_place_back(world: World) -> None:
 def test_a_disruption_budget_makes_the_job_wait_and_then_time_out(world: World) -> None:
     migrations = one_move(world)
     budget = {"metadata": {"name": "all"}, "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}}}
-    path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    path = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets"
     world.create(path, {"kind": "PodDisruptionBudget", **budget})
     world.work(migrations, 6)
     assert world.job()["status"]["reason"] == "FailedEvict"
@@ -138,7 +138,7 @@ def test_a_waiting_job_has_a_time_to_live_too(world: World) -> None:
     migrations = one_move(world, max_migrating_globally=1)
     world.work(migrations, 1, seconds=1.0)
     name = next(name for name in world.places() if name != world.job()["spec"]["podRef"]["name"])
-    ref = {"namespace": "default", "name": name, "uid": world.get("Pod", name, "default")["metadata"]["uid"]}
+    ref = {"namespace": "shop", "name": name, "uid": world.get("Pod", name, "shop")["metadata"]["uid"]}
     by_hand = {"kind": "PodMigrationJob", "metadata": {"name": "by-hand"}, "spec": {"podRef": ref, "ttl": "30s"}}
     world.create(JOBS, by_hand)
     world.replicas.clear()
@@ -152,7 +152,7 @@ def test_a_waiting_job_has_a_time_to_live_too(world: World) -> None:
 def test_a_waiting_job_is_not_let_through_by_an_edit(world: World) -> None:
     migrations = one_move(world, max_migrating_per_workload=1, object_limiters=FREE)
     for name in ("web-1", "web-2"):
-        ref = {"namespace": "default", "name": name, "uid": world.get("Pod", name, "default")["metadata"]["uid"]}
+        ref = {"namespace": "shop", "name": name, "uid": world.get("Pod", name, "shop")["metadata"]["uid"]}
         world.create(JOBS, {"kind": "PodMigrationJob", "metadata": {"name": name}, "spec": {"podRef": ref}})
     world.api.request("PATCH", f"{JOBS}/web-2", body={"metadata": {"labels": {"x": "y"}}}, content_type=MERGE)
     migrations.work(world.now)
@@ -162,7 +162,7 @@ def test_a_waiting_job_is_not_let_through_by_an_edit(world: World) -> None:
 
 def test_jobs_of_somebody_else_are_left_alone(world: World) -> None:
     world.deployment("web", 3)
-    ref = {"namespace": "default", "name": "web-0", "uid": world.get("Pod", "web-0", "default")["metadata"]["uid"]}
+    ref = {"namespace": "shop", "name": "web-0", "uid": world.get("Pod", "web-0", "shop")["metadata"]["uid"]}
     meta = {"name": "theirs", "annotations": {"koordinator.sh/job-created-by": "another"}}
     world.create(JOBS, {"kind": "PodMigrationJob", "metadata": meta, "spec": {"podRef": ref}})
     assert world.work(world.controller(), 4) == []
@@ -216,10 +216,10 @@ def test_a_soft_eviction_only_says_that_the_pod_should_go(world: World) -> None:
     migrations = one_move(world, default_job_mode="EvictDirectly", eviction_policy="SoftEviction")
     world.work(migrations, 3)
     name = world.job()["spec"]["podRef"]["name"]
-    note = world.get("Pod", name, "default")["metadata"]["annotations"]["scheduling.koordinator.sh/soft-eviction"]
+    note = world.get("Pod", name, "shop")["metadata"]["annotations"]["scheduling.koordinator.sh/soft-eviction"]
     assert '"reason": "TaintNotTolerated"' in note
     assert phases(world) == ["Running"]
-    world.server.objects.remove("Pod", name, "default")
+    world.server.objects.remove("Pod", name, "shop")
     world.work(migrations, 1)
     assert phases(world) == ["Succeeded"]
 
@@ -232,8 +232,8 @@ def test_a_pod_made_again_before_it_is_asked_softly_is_no_refusal(
     real, answers = Cluster.annotate_pod, []
 
     def late(self: Cluster, ref: ObjectReference, annotations: Mapping[str, str]) -> None:
-        pod = world.get("Pod", ref.name, "default")
-        world.server.objects.remove("Pod", ref.name, "default")
+        pod = world.get("Pod", ref.name, "shop")
+        world.server.objects.remove("Pod", ref.name, "shop")
         kept = {key: pod["metadata"][key] for key in ("name", "namespace", "labels")}
         world.server.objects.load(pod | {"metadata": kept})
         with pytest.raises(ApiError) as refused:
@@ -259,8 +259,8 @@ def together(world: World) -> tuple[Any, list[Any]]:
     """A plan with one pod of each of two workloads, which go only together."""
     for app in ("web", "db"):
         world.deployment(app, 3)
-    plan = world.plan()
-    several = [next(o for o in plan.evict if o.pod.key.startswith(f"default/{app}")) for app in ("web", "db")]
+    plan = world.evictions()
+    several = [next(o for o in plan.evict if o.pod.key.startswith(f"shop/{app}")) for app in ("web", "db")]
     uids = tuple(one.pod.uid for one in several)
     return plan, [msgspec.structs.replace(one, together=uids, held_first=uids) for one in several]
 
@@ -314,5 +314,5 @@ def test_where_limits_keep_one_of_them_no_job_is_made(world: World) -> None:
     plan, several = together(world)
     attempts = world.controller(max_migrating_globally=1).ask(several, plan.view, world.now)
     assert [attempt.result for attempt in attempts] == ["Deferred"] * 2
-    assert all(attempt.text.startswith("OthersStay: default/db-") for attempt in attempts)
+    assert all(attempt.text.startswith("OthersStay: shop/db-") for attempt in attempts)
     assert world.jobs() == []

@@ -64,8 +64,8 @@ def test_each_profile_has_its_own_way(world: World, told: list[Progress]) -> Non
     made = plan(world)
     attempts = {attempt.pod: attempt.result for attempt in carrier(world, told)(made)}
     assert list(attempts) == [outcome.pod.key for outcome in made.evict]
-    assert {attempts[f"default/web-{n}"] for n in range(3)} == {"Evicted"}
-    assert sorted(attempts[f"default/db-{n}"] for n in range(3)) == ["Deferred", "Deferred", "JobCreated"]
+    assert {attempts[f"shop/web-{n}"] for n in range(3)} == {"Evicted"}
+    assert sorted(attempts[f"shop/db-{n}"] for n in range(3)) == ["Deferred", "Deferred", "JobCreated"]
 
 
 def test_a_run_of_one_cycle_ends_when_its_jobs_have(world: World, told: list[Progress]) -> None:
@@ -154,8 +154,8 @@ def test_a_job_that_waits_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
     lines = JobLog()
     with caplog.at_level(logging.INFO, logger="descheduler"):
         for _ in range(3):
-            lines.job(Progress("j", "default/p", "Waiting", "limits"))
-        lines.job(Progress("j", "default/p", "PassedArbitration", "its turn"))
+            lines.job(Progress("j", "shop/p", "Waiting", "limits"))
+        lines.job(Progress("j", "shop/p", "PassedArbitration", "its turn"))
     assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
 
 
@@ -275,8 +275,8 @@ def test_a_dry_run_shows_the_jobs_that_would_be_made(world: World) -> None:
         world.deployment(app, 2)
     kinds = {attempt.pod: attempt.request["kind"] for attempt in eviction_api.prepare(plan(world))}
     assert kinds == {
-        **dict.fromkeys(("default/web-0", "default/web-1"), "Eviction"),
-        **dict.fromkeys(("default/db-0", "default/db-1"), "PodMigrationJob"),
+        **dict.fromkeys(("shop/web-0", "shop/web-1"), "Eviction"),
+        **dict.fromkeys(("shop/db-0", "shop/db-1"), "PodMigrationJob"),
     }
 
 
@@ -317,7 +317,7 @@ def ordered(world: World, policy: str = COSTS) -> EvictionPlan:
 
 
 def notes(world: World, pod: str) -> dict[str, str]:
-    found: dict[str, str] = world.get("Pod", pod, "default")["metadata"].get("annotations") or {}
+    found: dict[str, str] = world.get("Pod", pod, "shop")["metadata"].get("annotations") or {}
     return {key: text for key, text in found.items() if key in (DELETION_COST, marks.COST_MARK)}
 
 
@@ -336,7 +336,7 @@ def test_the_order_of_scaling_down_is_written_once_and_taken_back(world: World, 
 def test_a_cost_that_somebody_else_has_set_stays(world: World, told: list[Progress], mark: dict[str, str]) -> None:
     world.deployment("web", 2)
     foreign = {DELETION_COST: "-5", **mark}
-    path = "/api/v1/namespaces/default/pods/web-0"
+    path = "/api/v1/namespaces/shop/pods/web-0"
     world.api.request("PATCH", path, body={"metadata": {"annotations": foreign}}, content_type=MERGE)
     carrier(world, told)(ordered(world))
     assert notes(world, "web-0") == foreign

@@ -65,7 +65,7 @@ def test_everything_that_is_asked_is_allowed(world: World) -> None:
         world.deployment(app, 3)
         world.around()
         migrations = Migrations(recorder, MigrationControllerArgs(**args), creator=app)
-        plan = world.plan()
+        plan = world.evictions()
         migrations.ask([o for o in plan.evict if o.pod.pod.name.startswith(app)], plan.view, world.now)
         world.work(migrations, 8)
         world.clock.advance(700)
@@ -88,7 +88,7 @@ def test_a_pod_that_is_protected_meanwhile_stays(world: World) -> None:
 
 def test_without_arbitration_jobs_begin_at_once(world: World) -> None:
     world.deployment("web", 3)
-    ref = {"namespace": "default", "name": "web-0", "uid": world.get("Pod", "web-0", "default")["metadata"]["uid"]}
+    ref = {"namespace": "shop", "name": "web-0", "uid": world.get("Pod", "web-0", "shop")["metadata"]["uid"]}
     spec = {"podRef": ref, "mode": "EvictDirectly"}
     world.create(JOBS, {"kind": "PodMigrationJob", "metadata": {"name": "by-hand"}, "spec": spec})
     world.work(world.controller(arbitration_args=Arbitration(enabled=False)), 3)
@@ -99,7 +99,7 @@ def test_without_arbitration_jobs_begin_at_once(world: World) -> None:
 
 def test_a_paused_job_waits(world: World) -> None:
     world.deployment("web", 3)
-    ref = {"namespace": "default", "name": "web-0", "uid": world.get("Pod", "web-0", "default")["metadata"]["uid"]}
+    ref = {"namespace": "shop", "name": "web-0", "uid": world.get("Pod", "web-0", "shop")["metadata"]["uid"]}
     spec = {"podRef": ref, "mode": "EvictDirectly", "paused": True}
     world.create(JOBS, {"kind": "PodMigrationJob", "metadata": {"name": "by-hand"}, "spec": spec})
     world.work(world.controller(), 3)
