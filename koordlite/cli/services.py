@@ -338,7 +338,6 @@ def _controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = N
     from koordlite.reservation.controller import Controller
     from koordlite.scheduler.cluster import Cluster
     from koordlite.scheduler.judgement.nodes import JudgeSettings
-    from koordlite.scheduler.reservation_judge import ReservationJudge
 
     # Whoever waits for a Reservation waits for the takeover, too: five seconds, at two requests a second.
     lease = LeaseSettings(
@@ -351,8 +350,14 @@ def _controlling(args: argparse.Namespace, api: Api, cluster: Cluster | None = N
     )
     candidate = Candidate(api, lease, monotonic=time.monotonic, wall=time.time)
     events = Events.of_process(api, "koordlite.io/reservation-controller")
-    judge = ReservationJudge(cluster or Cluster(JudgeSettings(), monotonic=time.monotonic), is_fed=cluster is not None)
-    controller = Controller(api, placeholder_settings(args), leads=candidate.is_leader, tell=events.tell, judge=judge)
+    controller = Controller(
+        api,
+        placeholder_settings(args),
+        leads=candidate.is_leader,
+        tell=events.tell,
+        judge=cluster or Cluster(JudgeSettings(), monotonic=time.monotonic),
+        feeds_judge=cluster is None,
+    )
     election = Election(candidate, gained=controller.gained, lost=controller.lost)
     with contextlib.ExitStack() as stack:
         for worker in (events, election, controller):

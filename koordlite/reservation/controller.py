@@ -86,8 +86,9 @@ class Judge(Protocol):
     def synced(self) -> None:
         """Everything was listed once."""
 
-    def taker(self, source: str) -> tuple[Callable[[Any], None], Callable[[str], None]] | None:
-        """Takers of objects of a source that came, and of keys that went; None when somebody else tells."""
+    @property
+    def takers(self) -> Mapping[str, tuple[Callable[[Any], None], Callable[[str], None]]]:
+        """Takers of objects that came, and of keys that went, by name of their source."""
 
     def remove_pod(self, key: str) -> None:
         """The pod `namespace/name` is gone, by our own request."""
@@ -104,17 +105,19 @@ class Controller:
         leads: Callable[[], bool],
         tell: Callable[[Event], None],
         judge: Judge,
+        feeds_judge: bool,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`leads`: whether this process may write now. `tell` writes an Event."""
+        """`leads`: whether this process may write now. `tell` writes an Event. `feeds_judge`: no other watches of this
+        process keep the judge up to date."""
         self._api, self._settings, self._leads, self._tell = api, settings, leads, tell
         self._monotonic, self._wall = monotonic, wall
-        self._judge = judge
+        self._judge, self._judge_takers = judge, judge.takers if feeds_judge else {}
         self.world, self.lock = World(lacks=judge.lacks, fault=self._fault), threading.RLock()
         self.faults = SubjectFaults("reservations")
         self._stop, self._wake = threading.Event(), threading.Event()
-        sources: list[Source[Any]] = [RESERVATIONS, NODES, PODS, *([REPORTS] if judge.taker(REPORTS.name) else [])]
+        sources: list[Source[Any]] = [RESERVATIONS, NODES, PODS, *([REPORTS] if feeds_judge else [])]
         self._watches = {source.name: self._watching(source) for source in sources}
         self._writer = Writer(api, wrote=self._wrote, deleted=self._deleted, say=self._emit, may=leads)
         self._refused: dict[str, str] = {}
@@ -311,7 +314,7 @@ class Controller:
         self._tell(Event(regarding=about, reason=event.reason, note=event.note, action="Reserve", type=kind))
 
     def _watching(self, source: Source[Any]) -> Watching[Any]:
-        world, judge_takes = self.world, self._judge.taker(source.name)
+        world, judge_takes = self.world, self._judge_takers.get(source.name)
         changes: dict[str, tuple[Callable[[Any], object], Callable[[str], object]]] = {
             RESERVATIONS.name: (world.put_reservation, world.remove_reservation),
             NODES.name: (world.put_node, world.remove_node),

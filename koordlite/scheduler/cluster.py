@@ -13,12 +13,13 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from koordlite.fault_guard import SubjectFaults
 from koordlite.formulas.allocatable import node_room
+from koordlite.kube.watch.sources import NODES, PODS, REPORTS, RESERVATIONS
 from koordlite.model import keys
 from koordlite.model import node as nodes
 from koordlite.model.errors import InputError
@@ -28,7 +29,7 @@ from koordlite.model.wire import crane, objects
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.reservation.placed import ReservationIndex
 from koordlite.reservation.pods import ClusterPod, PodShape, Shapes
-from koordlite.scheduler.judgement import judge
+from koordlite.scheduler.judgement import judge, reserved
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 from koordlite.scheduler.judgement.reports import Report
 from koordlite.scheduler.node_state import NodeState
@@ -52,6 +53,9 @@ End = Literal[
 ]
 REMEMBERED = 512
 """Ended ones, for people."""
+PATIENCE_SECONDS = 10.0
+"""A report that is behind for longer is taken as it is."""
+BEHIND = "the report of its node has not counted all of its pods yet"
 
 
 class AssumedPod(msgspec.Struct, frozen=True):
@@ -232,6 +236,16 @@ class Cluster:
         """Pods that kubelet refused for their topology on the node that this extender had chosen for them."""
 
     @property
+    def takers(self) -> Mapping[str, tuple[Callable[[Any], None], Callable[[str], None]]]:
+        """Takers of objects that came, and of keys that went, by name of their source."""
+        return {
+            NODES.name: (self.put_node, self.remove_node),
+            PODS.name: (self.put_pod, self.remove_pod),
+            REPORTS.name: (self.put_report, self.remove_report),
+            RESERVATIONS.name: (self.put_reservation, self.remove_reservation),
+        }
+
+    @property
     def version(self) -> int:
         """Number of changes of rows so far."""
         return self.changes_before + len(self.changes)
@@ -409,6 +423,22 @@ class Cluster:
             uid = self._uids.get(key)
             if uid is not None:
                 self._drop(uid)
+
+    def lacks(self, obj: objects.PodObject, name: str) -> str:
+        """Reason why a pod could not go to the node of the Reservation `name` if its placeholders were gone; empty
+        when it could, or nothing is known of it yet."""
+        with self.lock:
+            one = self.reserved.named(name)
+            row = self.row(one.object.status.node_name) if one is not None else None
+            if one is None or row is None:
+                return ""
+            shape, since = self.shapes.of(obj), self.nodes[row.name].dirty_since
+        signed = row.report is not None and bool(row.report.fingerprint)
+        if signed and shape.aligned and since is not None and self.now() - since < PATIENCE_SECONDS:
+            return BEHIND
+        rows = reserved.freed(reserved.taking(row, one))
+        texts = [judge.refusal(shape, each, self.settings) for each in rows]
+        return "" if "" in texts else texts[0]
 
     def pod_of(self, key: str) -> ClusterPod | None:
         """The pod `namespace/name`."""

@@ -67,12 +67,9 @@ class Watches:
         also NodeMetrics, for these."""
         self._cluster = cluster
         sources: list[tuple[Source[Any], Callable[[Any], None], Callable[[str], None]]] = [
-            (NODES, cluster.put_node, cluster.remove_node),
-            (PODS, cluster.put_pod, cluster.remove_pod),
-            (REPORTS, cluster.put_report, cluster.remove_report),
+            (source, *cluster.takers[source.name])
+            for source in (NODES, PODS, REPORTS, *([RESERVATIONS] if with_reservations else []))
         ]
-        if with_reservations:
-            sources.append((RESERVATIONS, cluster.put_reservation, cluster.remove_reservation))
         if with_crane:
             sources.append((CRANE, cluster.put_crane, cluster.remove_crane))
         if loads is not None:

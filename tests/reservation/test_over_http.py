@@ -25,7 +25,6 @@ from koordlite.reservation.controller import Controller
 from koordlite.reservation.placeholder import PlaceholderSettings
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement.nodes import JudgeSettings as Judgement
-from koordlite.scheduler.reservation_judge import ReservationJudge
 
 ROOT = pathlib.Path(__file__).parents[2]
 RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
@@ -42,9 +41,14 @@ class Bench:
         self.api = access.connect(str(self.kubeconfig), None, user_agent="test")
         self.events: list[Event] = []
         self.leads = True
-        judge = ReservationJudge(Cluster(Judgement(), monotonic=time.monotonic), is_fed=False)
+        judge = Cluster(Judgement(), monotonic=time.monotonic)
         self.controller = Controller(
-            self.api, PlaceholderSettings(), leads=lambda: self.leads, tell=self.events.append, judge=judge
+            self.api,
+            PlaceholderSettings(),
+            leads=lambda: self.leads,
+            tell=self.events.append,
+            judge=judge,
+            feeds_judge=True,
         )
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
@@ -358,7 +362,8 @@ def test_a_lease_that_may_not_be_read_is_asked_for_once_a_minute_and_said_once(
         PlaceholderSettings(),
         leads=lambda: True,
         tell=lambda event: None,
-        judge=ReservationJudge(Cluster(Judgement(), monotonic=lambda: now), is_fed=True),
+        judge=Cluster(Judgement(), monotonic=lambda: now),
+        feeds_judge=False,
         monotonic=lambda: now,
     )
     for now in range(0, 130, 10):  # noqa: B007

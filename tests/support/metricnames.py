@@ -37,7 +37,6 @@ from koordlite.scheduler.extender import Binder, Extender
 from koordlite.scheduler.judgement.nodes import JudgeSettings
 from koordlite.scheduler.numa_api.service import NumaService
 from koordlite.scheduler.promises import Promises
-from koordlite.scheduler.reservation_judge import ReservationJudge
 from koordlite.scheduler.retries import Retries
 from koordlite.scheduler.service import ExtenderMetrics
 
@@ -126,8 +125,8 @@ def extender() -> tuple[Exported, ...]:
 def reservation_controller() -> tuple[Exported, ...]:
     """Of a controller that never reached its cluster."""
     registry, nowhere = CollectorRegistry(), Api(Transport(Configuration(), "none"))
-    judge = ReservationJudge(Cluster(JudgeSettings(), monotonic=time.monotonic), is_fed=True)
-    controller = Controller(nowhere, Placeholders(), leads=lambda: False, tell=print, judge=judge)
+    judge = Cluster(JudgeSettings(), monotonic=time.monotonic)
+    controller = Controller(nowhere, Placeholders(), leads=lambda: False, tell=print, judge=judge, feeds_judge=False)
     registry.register(ReservationMetrics(controller))
     return tuple(_exported(registry))
 
