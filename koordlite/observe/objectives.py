@@ -63,7 +63,7 @@ class ObjectiveReader:
         self._answers: Mapping[str, _Answer] = {}
         self._failures: Mapping[str, str] = {}
         self._pods: Sequence[Pod] = ()
-        self._asking: list[tuple[Pod, tuple[str, float]]] = []
+        self._asking: list[tuple[Pod, tuple[str, float | None]]] = []
 
     def _token(self) -> str:
         file = self._settings.token_file

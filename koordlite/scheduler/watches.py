@@ -66,10 +66,8 @@ class Watches:
         """`with_reservations`: also Koordinator's Reservations; `with_crane`: also Crane's own topologies; `loads`:
         also NodeMetrics, for these."""
         self._cluster = cluster
-        sources: list[tuple[Source[Any], Callable[[Any], None], Callable[[str], None]]] = [
-            (source, *cluster.takers[source.name])
-            for source in (NODES, PODS, REPORTS, *([RESERVATIONS] if with_reservations else []))
-        ]
+        always: list[Source[Any]] = [NODES, PODS, REPORTS, *([RESERVATIONS] if with_reservations else [])]
+        sources = [(source, *cluster.takers[source.name]) for source in always]
         if with_crane:
             sources.append((CRANE, cluster.put_crane, cluster.remove_crane))
         if loads is not None:
