@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from handclock import HandClock
 from self_signed import certificate
 
 from koordlite.http.answers import Answer, plain
@@ -180,16 +181,9 @@ class Cluster:
         return access.Answer(200, {}, json.dumps({"status": status}).encode())
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def reviewer() -> tuple[Cluster, Clock, Callable[[str, str], str]]:
-    cluster, clock = Cluster(), Clock()
+def reviewer() -> tuple[Cluster, HandClock, Callable[[str, str], str]]:
+    cluster, clock = Cluster(), HandClock()
     made = Reviewer(cluster, monotonic=clock)  # type: ignore[arg-type]
     return cluster, clock, lambda token, address: made.verdict(token, "get", "/metrics", address).permission
 

@@ -6,22 +6,16 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from handclock import HandClock
 
 from koordlite import threads
 from koordlite.threads import FAILURES, GRACE_SECONDS, SETTLED_SECONDS, Worker
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
     monkeypatch.setattr(threads, "_PAUSES", (0.0, 0.0))
-    return Clock()
+    return HandClock()
 
 
 @pytest.fixture
@@ -41,7 +35,7 @@ def why(name: str) -> tuple[str, str]:
 
 
 def test_a_thread_that_ends_in_a_fault_is_begun_again_and_is_well_once_it_has_run_for_a_while(
-    clock: Clock, stop: threading.Event
+    clock: HandClock, stop: threading.Event
 ) -> None:
     runs, again = [0], threading.Event()
 
@@ -65,7 +59,7 @@ def test_a_thread_that_ends_in_a_fault_is_begun_again_and_is_well_once_it_has_ru
     assert state("again") is None, "nobody waits for reports of a thread that was ended"
 
 
-def test_faults_that_do_not_end_make_the_process_unhealthy(clock: Clock, stop: threading.Event) -> None:
+def test_faults_that_do_not_end_make_the_process_unhealthy(clock: HandClock, stop: threading.Event) -> None:
     runs, enough = [0], threading.Event()
 
     def work() -> None:
@@ -83,7 +77,7 @@ def test_faults_that_do_not_end_make_the_process_unhealthy(clock: Clock, stop: t
     worker.join(5)
 
 
-def test_a_silent_thread_is_named_with_the_line_it_hangs_at(clock: Clock, stop: threading.Event) -> None:
+def test_a_silent_thread_is_named_with_the_line_it_hangs_at(clock: HandClock, stop: threading.Event) -> None:
     hangs = threading.Event()
 
     def work() -> None:
@@ -105,7 +99,7 @@ def test_a_silent_thread_is_named_with_the_line_it_hangs_at(clock: Clock, stop: 
     worker.join(5)
 
 
-def test_a_thread_that_ends_for_good_leaves_the_process_unhealthy(clock: Clock) -> None:
+def test_a_thread_that_ends_for_good_leaves_the_process_unhealthy(clock: HandClock) -> None:
     def work() -> None:
         raise RuntimeError("ten rounds in a row")
 

@@ -9,29 +9,13 @@ from pathlib import Path
 
 import pytest
 from apibench import Bench, opened
+from handclock import HandClock
 from tinyapi import Reply, Request, TinyApi, client, serving
 
 from koordlite.kube.client import access
 from koordlite.kube.folder.manifests import ManifestCluster
 
 NODE = "kind: Node\nmetadata: {name: n1}\nstatus: {capacity: {cpu: 8}, allocatable: {cpu: 8}}\n"
-
-
-@dataclasses.dataclass
-class HandClock:
-    """Time passes when the test says so."""
-
-    now: float = 10.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wall(self) -> float:
-        return self.now
-
-    def wait(self, seconds: float) -> bool:
-        self.now += seconds
-        return False
 
 
 @dataclasses.dataclass
@@ -55,7 +39,7 @@ def desk(tmp_path: Path) -> Desk:
     """A folder with one Node manifest."""
     folder = tmp_path / "cluster"
     folder.mkdir()
-    made = Desk(folder, HandClock())
+    made = Desk(folder, HandClock(10.0))
     made.write("node.yaml", NODE)
     return made
 

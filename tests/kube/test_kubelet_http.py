@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from apibench import NoFiles
+from handclock import HandClock
 from tinyapi import Reply, Request, client, kubeconfig
 
 from koordlite.kube.client import access
@@ -222,17 +223,8 @@ class OneFile(NoFiles):
         return super().read(path) if found is None else found
 
 
-class Clock:
-    """Moves by hand."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def _state(http: Callable[[], KubeletHttp | None], *, files: Any = None, with_pods: bool = False) -> Any:
-    clock = Clock()
+    clock = HandClock(0.0)
     made = KubeletState(
         http,
         files=files or NoFiles(),

@@ -9,6 +9,7 @@ import pathlib
 from typing import Any
 
 import pytest
+from handclock import HandClock
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -72,21 +73,14 @@ class Kubelet:
         return pod_resources.parse_allocatable(base64.b64decode(self.may))
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def asked(kubelet: Kubelet, clock: Clock) -> PodResourcesPoller:
+def asked(kubelet: Kubelet, clock: HandClock) -> PodResourcesPoller:
     given = PodResourcesPoller(kubelet, socket="/k.sock", monotonic=clock)  # type: ignore[arg-type]
     given.round()
     return given
 
 
 def test_cpus_and_memory_of_the_recorded_kubelet() -> None:
-    found = asked(Kubelet(STATIC_LIST), Clock()).answer(NOTHING)
+    found = asked(Kubelet(STATIC_LIST), HandClock()).answer(NOTHING)
     assert (found.source, found.allocatable) == ("pod-resources", ALLOCATABLE)
     assert {pod.name: pod.containers["c"].cpus for pod in found.pods} == {
         "st-exclusive": CPUSet([1]),
@@ -96,7 +90,7 @@ def test_cpus_and_memory_of_the_recorded_kubelet() -> None:
 
 
 def test_the_socket_forgets_a_deleted_pod_at_once_and_the_memory_checkpoint_does_not() -> None:
-    found = asked(Kubelet(AFTER_DELETION), Clock()).answer(NOTHING)
+    found = asked(Kubelet(AFTER_DELETION), HandClock()).answer(NOTHING)
     assert not any(given.cpus or given.memory for pod in found.pods for given in pod.containers.values())
     state = configz.parse_cpu_manager_state(b'{"policyName":"static","defaultCpuSet":"0-1","checksum":1636926438}')
     seen, _ = configz.combine(pictures.Kubelet(cpu_manager_policy="static"), state, TWO_CPUS)
@@ -108,14 +102,14 @@ def test_the_socket_forgets_a_deleted_pod_at_once_and_the_memory_checkpoint_does
 
 
 def test_a_device_in_use_is_still_allocatable() -> None:
-    found = asked(Kubelet(DEVICE_LIST, DEVICE_ALLOCATABLE), Clock()).answer(NOTHING)
+    found = asked(Kubelet(DEVICE_LIST, DEVICE_ALLOCATABLE), HandClock()).answer(NOTHING)
     device = [Devices("example.com/dev", (name,), (0,)) for name in ("d0", "d1")]
     assert list(found.allocatable.devices) == device
     assert found.pods[0].containers["c"].devices == (device[1],)
 
 
 def test_it_is_asked_at_times_and_twice_after_a_change() -> None:
-    kubelet, clock = Kubelet(STATIC_LIST), Clock()
+    kubelet, clock = Kubelet(STATIC_LIST), HandClock()
     given = asked(kubelet, clock)
     clock.now += 59
     given.round()
@@ -145,7 +139,7 @@ def test_it_is_asked_at_times_and_twice_after_a_change() -> None:
     ],
 )
 def test_what_fails_is_reported_and_the_last_answer_stays(error: OSError | ValueError, words: str) -> None:
-    kubelet, clock = Kubelet(STATIC_LIST), Clock()
+    kubelet, clock = Kubelet(STATIC_LIST), HandClock()
     given = asked(kubelet, clock)
     kubelet.listed = error
     clock.now += 60
@@ -163,15 +157,15 @@ def test_what_fails_is_reported_and_the_last_answer_stays(error: OSError | Value
 
 
 def test_a_kubelet_that_never_answered_is_known_by_its_checkpoints() -> None:
-    given = asked(Kubelet(""), Clock())
-    given = PodResourcesPoller(None, socket="/k.sock", monotonic=Clock())
+    given = asked(Kubelet(""), HandClock())
+    given = PodResourcesPoller(None, socket="/k.sock", monotonic=HandClock())
     assert not given.round()
     assert given.answer(NOTHING) is NOTHING
 
 
 def test_an_old_kubelet_without_get_allocatable_resources() -> None:
     unknown = OSError(errno.ENOSYS, "GetAllocatableResources: UNIMPLEMENTED: unknown method")
-    given = asked(Kubelet(STATIC_LIST, unknown), Clock())
+    given = asked(Kubelet(STATIC_LIST, unknown), HandClock())
     by_checkpoints = KubeletResources("checkpoints", ResourceSet(CPUSet([1])))
     assert given.answer(by_checkpoints).allocatable == by_checkpoints.allocatable
     assert "before 1.23" in given.problems[0].why
@@ -220,7 +214,7 @@ CLAIMED = PodResources("ns", "p", {"app": ResourceSet(claims=("dra.k8s.io/cpu=cl
 
 
 def test_cpus_of_claims_are_known_by_the_drivers_files_and_the_last_good_ones_stay(tmp_path: pathlib.Path) -> None:
-    kubelet, clock = Kubelet(DEVICE_LIST), Clock()
+    kubelet, clock = Kubelet(DEVICE_LIST), HandClock()
     kubelet.list = lambda: (CLAIMED,)  # type: ignore[method-assign]
     made = PodResourcesPoller(kubelet, socket="/k.sock", monotonic=clock, cdi_folder=str(tmp_path))  # type: ignore[arg-type]
     made.round()

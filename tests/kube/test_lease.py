@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import threading
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from handclock import HandClock
 from hypothesis import given
 from hypothesis import strategies as st
 from tinyapi import Reply, Request, client, serving, status
@@ -21,16 +21,6 @@ from koordlite.kube.client.lease import Candidate, Election, LeaseSettings
 
 MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 PATH = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/one"
-
-
-@dataclasses.dataclass
-class Now:
-    """A clock that moves by hand."""
-
-    at: float = 100.0
-
-    def __call__(self) -> float:
-        return self.at
 
 
 class Leases:
@@ -84,8 +74,8 @@ def _candidate(leases: Leases, now: Callable[[], float], identity: str = "me", *
 
 
 def test_a_lease_nobody_made_is_taken() -> None:
-    leases, now = Leases(), Now()
-    me = _candidate(leases, now)
+    leases, clock = Leases(), HandClock()
+    me = _candidate(leases, clock)
     assert not me.is_leader()
     assert me.step() == 2.0
     assert me.is_leader()
@@ -95,32 +85,32 @@ def test_a_lease_nobody_made_is_taken() -> None:
 
 
 def test_leadership_ends_by_itself_when_nothing_is_renewed() -> None:
-    now = Now()
-    me = _candidate(Leases(), now)
+    clock = HandClock()
+    me = _candidate(Leases(), clock)
     me.step()
-    now.at += 9.9
+    clock.now += 9.9
     assert me.is_leader()
-    now.at += 0.1
+    clock.now += 0.1
     assert not me.is_leader()
 
 
 def test_another_waits_for_the_whole_duration_since_it_saw_the_last_renewal() -> None:
-    leases, now = Leases(), Now()
-    me, other = _candidate(leases, now), _candidate(leases, now, "other")
+    leases, clock = Leases(), HandClock()
+    me, other = _candidate(leases, clock), _candidate(leases, clock, "other")
     me.step()
     other.step()
-    now.at += 15.0
+    clock.now += 15.0
     other.step()
     assert not other.is_leader()
-    now.at += 0.1
+    clock.now += 0.1
     other.step()
     assert other.is_leader()
     assert leases.spec["leaseTransitions"] == 1
 
 
 def test_times_written_by_another_clock_do_not_matter() -> None:
-    leases, now = Leases(), Now()
-    me, other = _candidate(leases, now), _candidate(leases, now, "other")
+    leases, clock = Leases(), HandClock()
+    me, other = _candidate(leases, clock), _candidate(leases, clock, "other")
     me.step()
     leases.spec["renewTime"] = "1970-01-01T00:00:00.000000Z"
     other.step()
@@ -129,8 +119,8 @@ def test_times_written_by_another_clock_do_not_matter() -> None:
 
 def test_a_hung_renewal_never_makes_two_leaders() -> None:
     """The PUT hangs beyond every deadline and is then answered with success: that success is from long ago."""
-    leases, now = Leases(), Now()
-    me, other = _candidate(leases, now), _candidate(leases, now, "other")
+    leases, clock = Leases(), HandClock()
+    me, other = _candidate(leases, clock), _candidate(leases, clock, "other")
     me.step()
     other.step()
     both: list[float] = []
@@ -140,13 +130,13 @@ def test_a_hung_renewal_never_makes_two_leaders() -> None:
             return
         leases.after = lambda method: None
         for _ in range(300):
-            now.at += 0.1
-            if round(now.at * 10) % 20 == 0:
+            clock.now += 0.1
+            if round(clock.now * 10) % 20 == 0:
                 other.step()
             if me.is_leader() and other.is_leader():
-                both.append(now.at)
+                both.append(clock.now)
 
-    now.at += 2.0
+    clock.now += 2.0
     leases.after = hang
     me.step()
     assert both == []
@@ -155,18 +145,18 @@ def test_a_hung_renewal_never_makes_two_leaders() -> None:
 
 
 def test_a_renewal_that_hangs_before_the_server_sees_it_meets_a_conflict() -> None:
-    leases, now = Leases(), Now()
-    me, other = _candidate(leases, now), _candidate(leases, now, "other")
+    leases, clock = Leases(), HandClock()
+    me, other = _candidate(leases, clock), _candidate(leases, clock, "other")
     me.step()
     other.step()
 
     def hang(method: str) -> None:
         leases.before = lambda method: None
         for _ in range(10):
-            now.at += 2.0
+            clock.now += 2.0
             other.step()
 
-    now.at += 2.0
+    clock.now += 2.0
     leases.before = hang
     me.step()
     assert (me.is_leader(), other.is_leader()) == (False, True)
@@ -174,17 +164,17 @@ def test_a_renewal_that_hangs_before_the_server_sees_it_meets_a_conflict() -> No
 
 
 def test_a_request_gets_less_time_than_is_left_of_leadership() -> None:
-    leases, now = Leases(), Now()
-    me = _candidate(leases, now)
+    leases, clock = Leases(), HandClock()
+    me = _candidate(leases, clock)
     me.step()
-    now.at += 8.0
+    clock.now += 8.0
     me.step()
     assert sum(leases.timeout) <= 2.0
 
 
 def test_an_answer_that_got_lost_is_looked_up_before_the_next_write() -> None:
-    leases, now = Leases(), Now()
-    me = _candidate(leases, now)
+    leases, clock = Leases(), HandClock()
+    me = _candidate(leases, clock)
     me.step()
 
     def lose(method: str) -> None:
@@ -193,10 +183,10 @@ def test_an_answer_that_got_lost_is_looked_up_before_the_next_write() -> None:
             raise ApiUnreachable(104, "reset", PATH)
 
     leases.after = lose
-    now.at += 2.0
+    clock.now += 2.0
     me.step()
     assert me.standing.error
-    now.at += 2.0
+    clock.now += 2.0
     me.step()
     assert me.is_leader()
     assert me.remaining_seconds() == 10.0
@@ -204,8 +194,8 @@ def test_an_answer_that_got_lost_is_looked_up_before_the_next_write() -> None:
 
 
 def test_a_lease_taken_from_us_ends_leadership_at_the_next_look() -> None:
-    leases, now = Leases(), Now()
-    me = _candidate(leases, now)
+    leases, clock = Leases(), HandClock()
+    me = _candidate(leases, clock)
     me.step()
     leases.version += 1
     leases.lease = {
@@ -219,8 +209,8 @@ def test_a_lease_taken_from_us_ends_leadership_at_the_next_look() -> None:
 
 
 def test_release_lets_another_in_at_once_and_says_so_in_the_lease() -> None:
-    leases, now = Leases(), Now()
-    me, other = _candidate(leases, now), _candidate(leases, now, "other")
+    leases, clock = Leases(), HandClock()
+    me, other = _candidate(leases, clock), _candidate(leases, clock, "other")
     me.step()
     other.step()
     me.release()
@@ -233,8 +223,8 @@ def test_release_lets_another_in_at_once_and_says_so_in_the_lease() -> None:
 
 
 def test_release_of_a_lease_that_is_another_s_writes_nothing() -> None:
-    leases, now = Leases(), Now()
-    me, other = _candidate(leases, now), _candidate(leases, now, "other")
+    leases, clock = Leases(), HandClock()
+    me, other = _candidate(leases, clock), _candidate(leases, clock, "other")
     other.step()
     me.step()
     me.release()
@@ -242,8 +232,8 @@ def test_release_of_a_lease_that_is_another_s_writes_nothing() -> None:
 
 
 def test_of_two_who_come_at_once_one_gets_it() -> None:
-    leases, now = Leases(), Now()
-    me, other = _candidate(leases, now), _candidate(leases, now, "other")
+    leases, clock = Leases(), HandClock()
+    me, other = _candidate(leases, clock), _candidate(leases, clock, "other")
 
     def both_look(method: str) -> None:
         leases.before = lambda method: None
@@ -255,8 +245,8 @@ def test_of_two_who_come_at_once_one_gets_it() -> None:
 
 
 def test_what_others_wrote_into_the_lease_stays() -> None:
-    leases, now = Leases(), Now()
-    me = _candidate(leases, now)
+    leases, clock = Leases(), HandClock()
+    me = _candidate(leases, clock)
     leases.lease = {
         "metadata": {"name": "one", "resourceVersion": "0", "labels": {"a": "b"}},
         "spec": {"preferredHolder": "me"},
@@ -268,8 +258,8 @@ def test_what_others_wrote_into_the_lease_stays() -> None:
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b"{", b'{"metadata": 3}'])
 def test_an_answer_that_is_no_lease_is_an_error_and_no_leadership(answer: bytes) -> None:
-    leases, now = Leases(), Now()
-    me = _candidate(leases, now)
+    leases, clock = Leases(), HandClock()
+    me = _candidate(leases, clock)
     leases.request = lambda *_, **__: Answer(200, {}, answer)  # type: ignore[method-assign]
     me.step()
     assert not me.is_leader()
@@ -290,27 +280,27 @@ MOVE = st.tuples(
 
 @given(st.lists(MOVE, max_size=60))
 def test_never_two_leaders(moves: list[tuple[str, str, float]]) -> None:
-    leases, now = Leases(), Now()
-    candidates = {name: _candidate(leases, now, name) for name in "ab"}
+    leases, clock = Leases(), HandClock()
+    candidates = {name: _candidate(leases, clock, name) for name in "ab"}
 
     def meddle(how: str, seconds: float) -> tuple[Callable[[str], None], Callable[[str], None]]:
         def before(method: str) -> None:
             if how == "refused":
                 raise ApiError(503, "", "busy")
             if how == "slow":
-                now.at += 3 * seconds
+                clock.now += 3 * seconds
 
         def after(method: str) -> None:
             if how == "lost":
                 raise ApiUnreachable(104, "reset", PATH)
             if how == "late":
-                now.at += 3 * seconds
+                clock.now += 3 * seconds
 
         return before, after
 
     for who, how, seconds in moves:
         if who == "wait":
-            now.at += seconds
+            clock.now += seconds
         else:
             leases.before, leases.after = meddle(how, seconds)
             candidates[who].step()

@@ -7,17 +7,9 @@ import logging
 import threading
 
 import pytest
+from handclock import HandClock
 
 from koordlite.kube.client.backoff import Outage
-
-
-class Clock:
-    """Moves by hand."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def never() -> bool:
@@ -29,12 +21,12 @@ def low(least: float, _most: float) -> float:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> HandClock:
+    return HandClock(0.0)
 
 
 @pytest.fixture
-def outage(clock: Clock) -> Outage:
+def outage(clock: HandClock) -> Outage:
     return Outage(monotonic=clock, uniform=low)
 
 
@@ -42,7 +34,7 @@ def test_a_server_that_answers_keeps_nobody_waiting(outage: Outage) -> None:
     outage.wait("pods", never)
 
 
-def test_one_tries_while_the_others_wait(outage: Outage, clock: Clock) -> None:
+def test_one_tries_while_the_others_wait(outage: Outage, clock: HandClock) -> None:
     outage.failed("pods", "refused")
     outage.failed("node", "refused")
     clock.now = 1.0
@@ -57,7 +49,7 @@ def test_one_tries_while_the_others_wait(outage: Outage, clock: Clock) -> None:
     assert not any(each.is_alive() for each in waiting), "all at once"
 
 
-def test_pauses_grow_to_five_seconds_and_no_further(clock: Clock) -> None:
+def test_pauses_grow_to_five_seconds_and_no_further(clock: HandClock) -> None:
     outage = Outage(monotonic=clock, uniform=lambda _, most: most)
     tries = []
     outage.failed("pods", "refused")
@@ -72,7 +64,7 @@ def test_pauses_grow_to_five_seconds_and_no_further(clock: Clock) -> None:
     assert gaps[-1] > 4.9
 
 
-def test_who_stops_leaves_the_try_to_another(outage: Outage, clock: Clock) -> None:
+def test_who_stops_leaves_the_try_to_another(outage: Outage, clock: HandClock) -> None:
     outage.failed("pods", "refused")
     clock.now = 1.0
     outage.wait("pods", never)
@@ -80,7 +72,7 @@ def test_who_stops_leaves_the_try_to_another(outage: Outage, clock: Clock) -> No
     outage.wait("node", never)
 
 
-def test_ten_minutes_are_ten_lines(outage: Outage, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_ten_minutes_are_ten_lines(outage: Outage, clock: HandClock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     for second in range(600):
         clock.now = float(second)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from handclock import HandClock
 from prometheus_client.openmetrics import parser as openmetrics
 from realnode.waiting import until
 from reported import tick_of
@@ -22,20 +23,11 @@ from koordlite.report.tick import Tick
 from koordlite.report.web.endpoints import Endpoints
 
 
-class Watch:
-    """A clock for the test to turn."""
-
-    seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
 class Agent:
     """What an agent wires together, without the loop."""
 
     def __init__(self) -> None:
-        self.watch, self.metrics = Watch(), Metrics()
+        self.watch, self.metrics = HandClock(0.0), Metrics()
         self.endpoints = Endpoints(period_seconds=1.0, registry=self.metrics.registry, now=self.watch)
         self.server = Server("127.0.0.1", 0, self.endpoints.answer)
 
@@ -64,9 +56,9 @@ def agent() -> Iterator[Agent]:
 def test_healthy_while_ticks_come_and_not_when_three_are_missing(agent: Agent, ticks: tuple[Tick, ...]) -> None:
     assert agent.ask("/healthz")[::2] == (503, "no tick has ended yet\n")
     agent.tell(ticks[0])
-    agent.watch.seconds = 3.0
+    agent.watch.now = 3.0
     assert agent.ask("/healthz")[::2] == (200, "ok\n")
-    agent.watch.seconds = 3.5
+    agent.watch.now = 3.5
     status, _, why = agent.ask("/healthz")
     assert (status, why) == (503, "the last tick ended 3.5 s ago; one is due every 1 s\n")
     assert agent.ask("/readyz")[0] == 503

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from handclock import HandClock
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -62,20 +63,13 @@ def failed(told: CycleResult) -> CycleResult:
     return msgspec.structs.replace(told, plan=None, attempts=(), error="the server is away", unreachable=True)
 
 
-class Time:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def time() -> HandClock:
+    return HandClock(0.0)
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def endpoints(time: Time) -> Endpoints:
+def endpoints(time: HandClock) -> Endpoints:
     return Endpoints(Metrics().registry, interval_seconds=100.0, monotonic=time)
 
 
@@ -88,12 +82,16 @@ def get(endpoints: Endpoints, path: str) -> tuple[int, str]:
     ("seconds", "status"),
     [pytest.param(359.0, 200, id="three intervals and a minute"), pytest.param(361.0, 503, id="a moment later")],
 )
-def test_health_ends_when_no_good_cycle_comes(endpoints: Endpoints, time: Time, seconds: float, status: int) -> None:
+def test_health_ends_when_no_good_cycle_comes(
+    endpoints: Endpoints, time: HandClock, seconds: float, status: int
+) -> None:
     time.now = seconds
     assert get(endpoints, "/healthz")[0] == status
 
 
-def test_a_failed_cycle_does_not_count_as_a_sign_of_life(endpoints: Endpoints, time: Time, told: CycleResult) -> None:
+def test_a_failed_cycle_does_not_count_as_a_sign_of_life(
+    endpoints: Endpoints, time: HandClock, told: CycleResult
+) -> None:
     time.now = 300.0
     endpoints.publish(told)
     time.now = 600.0
@@ -246,7 +244,7 @@ def test_a_rejected_policy_is_told_once(told: CycleResult, caplog: pytest.LogCap
     assert [text.split()[1] for text in said] == ["result=rejected", "result=accepted"]
 
 
-def test_what_is_logged_changes_while_it_runs_and_changes_back(time: Time) -> None:
+def test_what_is_logged_changes_while_it_runs_and_changes_back(time: HandClock) -> None:
     levels = LogLevels(now=time, logger="quiet", flows=())
     endpoints = Endpoints(None, interval_seconds=100.0, monotonic=time, levels=levels)
     quiet = logging.makeLogRecord({"name": "quiet.log", "levelno": logging.DEBUG})
