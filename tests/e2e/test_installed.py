@@ -12,7 +12,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ import cyaml
 import msgspec
 import pytest
 from control_plane import ControlPlane, control_plane, free_port
+from realnode.waiting import until
 
 from koordlite.apply.unlisted import entries as unlisted_entries
 from koordlite.changes.published import NodeConditionChange
@@ -178,14 +178,6 @@ def process(
 def environment() -> dict[str, str]:
     """That of a pod, which has no kubeconfig."""
     return {name: text for name, text in os.environ.items() if not name.startswith("KUBE")}
-
-
-def until(holds: Callable[[], object], seconds: float = 40.0) -> None:
-    """Wait for what another process brings about."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it never came about"
-        time.sleep(0.1)
 
 
 def judged(cluster: Cluster, case: Case, *, since: int) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import cyaml
 import msgspec
 from apiserver import ApiServer, ManualClock
+from hooked_files import Killed
 
 from descheduler.cycle import planner
 from descheduler.evictors.migration import Migrations
@@ -20,7 +21,6 @@ from descheduler.policy import reader
 from descheduler.snapshot import assemble, cluster
 from koordlite.kube.client import access
 from koordlite.kube.client.answers import ApiError
-from koordlite.kube.client.paging import Page
 from koordlite.model import keys, node_selectors, times
 from koordlite.model.pod.pod_reader import effective_requests
 from koordlite.model.wire import objects
@@ -50,10 +50,6 @@ profiles:
   plugins: {deschedule: {enabled: [{name: RemovePodsViolatingNodeTaints}]}}
 """
 Object = dict[str, Any]
-
-
-class Killed(BaseException):
-    """The process of that name is gone; what it had sent has happened."""
 
 
 class Death:
@@ -95,10 +91,8 @@ class Mortal:
             raise Killed(self._name)
         return found
 
-    def collect(self, path: str, query: Any = ()) -> Page:
-        """A whole list."""
-        found: Page = self._api.collect(path, query)
-        return found
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
 
 
 class Reserver:

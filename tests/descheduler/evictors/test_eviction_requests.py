@@ -15,8 +15,10 @@ import slices
 from apiserver import ApiServer, Fault
 from apiserver.clocks import ManualClock
 from evictionasking import RESPONDER, Controller, Descheduler, listed
+from hooked_files import Killed
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from migrationloop import Death, Mortal
 
 from descheduler.cli import main
 from descheduler.evictors import eviction_api
@@ -28,7 +30,7 @@ from descheduler.serve import events
 from descheduler.serve.loop import CycleResult
 from descheduler.snapshot.pack import Packer
 from koordlite.kube.client import access
-from koordlite.kube.client.access import Api, ApiError
+from koordlite.kube.client.access import ApiError
 from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects
 
@@ -293,29 +295,6 @@ def test_a_list_that_is_refused_costs_only_those_that_would_be_asked(scene: Scen
     assert "cannot be read" in attempts["default/shy"].text and "403" in attempts["default/shy"].text
 
 
-class Killed(BaseException):
-    """The process has ended."""
-
-
-class Mortal:
-    """Access that ends with the process, before or after its n-th write."""
-
-    def __init__(self, api: Api, writes: int, *, done: bool) -> None:
-        self._api, self._left, self._done = api, writes, done
-
-    def request(self, method: str, path: str, **how: Any) -> Any:
-        self._left -= method != "GET"
-        if self._left < 0 and not self._done:
-            raise Killed
-        answer = self._api.request(method, path, **how)
-        if self._left < 0:
-            raise Killed
-        return answer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._api, name)
-
-
 CYCLES = ("cycle", "cycle", "cycle", "die before", "die after")
 STEPS = st.sampled_from([*CYCLES, *CYCLES, "work", "fail", "wait", "cure", "break", "end", "grow"])
 
@@ -342,7 +321,7 @@ def _play(scene: Scene, steps: list[tuple[str, int]], fallback: bool) -> None:
         asking = {one["metadata"]["name"] for one in listed(scene.api, "evictionrequests")}
         created = scene.sent("create", "evictionrequests")
         if step in ("die before", "die after"):
-            descheduler.api = Mortal(scene.api, count, done=step == "die after")  # type: ignore[assignment]
+            descheduler.api = Mortal(scene.api, Death(count + 1, after=step == "die after"), "descheduler")  # type: ignore[assignment]
         with contextlib.suppress(Killed):
             if step in ("cycle", "die before", "die after"):
                 descheduler.cycle()

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from apiserver import Fault
+from hooked_files import Killed
 
 from descheduler.cycle import planner
 from descheduler.evictors import eviction_api, marks
@@ -199,10 +200,6 @@ def mark(world: World, node: str = "old") -> str | None:
     return word
 
 
-class Killed(BaseException):
-    """The process ends here."""
-
-
 class Deadly:
     """An API server that the process does not survive asking for an eviction."""
 
@@ -211,7 +208,7 @@ class Deadly:
 
     def request(self, method: str, path: str, **how: Any) -> Any:
         if path.endswith("/eviction"):
-            raise Killed
+            raise Killed("descheduler")
         return self._api.request(method, path, **how)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hooked_files import Killed
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -241,10 +242,6 @@ def test_a_killed_agent_leaves_its_entries_and_no_lock(tmp_path: Path) -> None:
         agent.kill()
     with Journal.open(tmp_path, boot_id=BOOT) as held:
         assert held.entries == (GroupEntry(group="BE"),)
-
-
-class Killed(BaseException):
-    """The process ends here."""
 
 
 _CALLS = ("unlink", "open", "write", "fsync", "close", "replace")
