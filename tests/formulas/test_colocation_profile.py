@@ -74,6 +74,21 @@ def test_a_patch_that_removes_a_label_changes_no_pod_without_labels():
     assert not [change for change in made.changes if change.field.startswith("metadata")]
 
 
+@pytest.mark.parametrize(
+    ("patch", "names"),
+    [
+        (["new"], ["new", "a", "b", "c"]),
+        (["b", "new"], ["a", "b", "new", "c"]),
+        (["c", "a"], ["b", "c", "a"]),
+        (["b"], ["a", "b", "c"]),
+    ],
+)
+def test_a_patch_puts_its_containers_where_kubernetes_puts_them(patch, names):
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": name} for name in "abc"]}}
+    made = admitted(profile(patch={"spec": {"containers": [{"name": name} for name in patch]}}), pod=pod)
+    assert [container["name"] for container in made.pod["spec"]["containers"]] == names
+
+
 def test_a_patch_may_remove_a_label_and_add_to_a_container():
     container = {"name": "main", "env": [{"name": "A", "value": "1"}]}
     made = admitted(profile(patch={"metadata": {"labels": {"app": None}}, "spec": {"containers": [container]}}))

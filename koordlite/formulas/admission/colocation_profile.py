@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -217,20 +217,34 @@ def merged(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any
             if child or not value or key in result:
                 result[key] = child
         elif isinstance(value, list) and key in _MERGE_KEYS:
-            name, items = _MERGE_KEYS[key], list(result.get(key) or [])
-            for item in value:
-                if not isinstance(item, Mapping) or name not in item:
-                    raise ValueError(f"an item of {key} has to say its {name}")
-                same = (n for n, old in enumerate(items) if isinstance(old, Mapping) and old.get(name) == item[name])
-                at = next(same, None)
-                if at is None:
-                    items.append(merged({}, item))
-                else:
-                    items[at] = merged(items[at], item)
-            result[key] = items
+            result[key] = _merged_items(key, result.get(key) or [], value)
         else:
             result[key] = copy.deepcopy(value)
     return result
+
+
+def _merged_items(key: str, present: Sequence[Any], patch: Sequence[Any]) -> list[Any]:
+    """Items of list `key` after its patch: those of the patch in its order, new ones before what is present, others
+    after what precedes them now. Source: apimachinery `normalizeElementOrder` (strategicpatch/patch.go)."""
+    name, patched = _MERGE_KEYS[key], dict[Any, Any]()
+
+    def identity(item: Any) -> str | int | None:
+        found = item.get(name) if isinstance(item, Mapping) else None
+        return found if isinstance(found, str | int) else None
+
+    places = {identity(item): place for place, item in enumerate(present)}
+    for item in patch:
+        own = identity(item)
+        if own is None:
+            raise ValueError(f"an item of {key} has to say its {name}")
+        patched[own] = merged(patched.get(own) or (present[places[own]] if own in places else {}), item)
+    rest = [(place, item) for place, item in enumerate(present) if identity(item) not in patched]
+    items: list[Any] = []
+    for own, item in patched.items():
+        while rest and rest[0][0] < places.get(own, -1):
+            items.append(rest.pop(0)[1])
+        items.append(item)
+    return [*items, *(item for _, item in rest)]
 
 
 def _class(pod: PodObject) -> qos.PriorityClass:

@@ -33,7 +33,8 @@ def mutated(given: Any, expect: Any) -> tuple[Any, Any]:
     except InputError:
         return {"error": True}, _numbers(expect)
     before, after = amounts_as_numbers(given["pod"]), amounts_as_numbers(made.pod)
-    return {"mutated": after != before, "pod": after}, _numbers(expect)
+    applied = set(made.taken_by) - set(made.skipped)
+    return {"mutated": bool(applied) or after != before, "pod": after}, _numbers(expect)
 
 
 @adapter("colocationValidatingPod")
