@@ -8,7 +8,7 @@ import sys
 from types import FrameType
 
 INTERRUPTED = 130
-"""As a shell reports a command that Ctrl-C ended."""
+"""Exit code by which a shell reports a command that Ctrl-C ended."""
 
 
 def begin(program: str, module: str) -> int:

@@ -23,7 +23,7 @@ from koordlite.model.errors import InputError, KoordliteError, Problem, reason
 REFUSED = 2
 """Exit code: the command could not run, and stderr says why."""
 INTERRUPTED = 130
-"""As a shell reports a command that Ctrl-C ended."""
+"""Exit code by which a shell reports a command that Ctrl-C ended."""
 _PIECES = 512
 SHELLS = ("bash", "zsh", "tcsh", "fish")
 _CHOICE = re.compile(r"(.*)invalid choice: '(.*?)' \(choose from (.*)\)", re.DOTALL)

@@ -178,7 +178,7 @@ class _Nowhere(msgspec.Struct):
     """Pods of one kind fit nowhere."""
 
     since: int
-    """As of how many changes."""
+    """Number of changes before that."""
     refusals: Tally
     unasked: frozenset[str]
     """The node that the pod was on: to others of its kind it might say something else."""

@@ -48,7 +48,7 @@ class Request(msgspec.Struct, frozen=True):
     """`background`: of the Eviction API. The others are of an EvictionRequest: `asked` until the pod is `gone`, or the
     request was `refused` or not answered in time; a refusal that was acknowledged is `withdrawn`."""
     text: str = ""
-    """Of an EvictionRequest: who answers, and what."""
+    """Responder of an EvictionRequest, and its answer."""
 
 
 class Ended(msgspec.Struct, frozen=True):

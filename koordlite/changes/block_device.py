@@ -62,5 +62,5 @@ class BlockChange(KernelChange, msgspec.Struct, frozen=True):
 
     @classmethod
     def in_order(cls, changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> Iterable[Change]:
-        """From the top: the root has the model that weights need."""
+        """Order from the top: the root has the model that weights need."""
         return sorted(changes, key=lambda change: change.place.part("cgroup").count("/"))

@@ -167,7 +167,7 @@ class ZonesChange(TopologyPart, msgspec.Struct, frozen=True):
     zones: tuple[Zone, ...]
     policies: tuple[str, ...]
     attributes: tuple[tuple[str, str | None], ...] = ()
-    """Of the whole object; None removes one."""
+    """Attributes of the whole object; None removes one."""
     gone: frozenset[str] = frozenset()
     """Resources that no zone has any more."""
     zone_attributes: frozenset[str] = frozenset()

@@ -26,7 +26,7 @@ class Answer(msgspec.Struct, frozen=True):
     content_type: str
     body: bytes
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Besides those that every answer has."""
+    """Headers besides those that every answer has."""
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -48,7 +48,7 @@ class Limits(msgspec.Struct, frozen=True):
     connections: int = CONNECTIONS
     address_connections: int = ADDRESS_CONNECTIONS
     request_seconds: float = REQUEST_SECONDS
-    """From a new connection, or the first line of a later request, to the last byte of the request."""
+    """Time from a new connection, or the first line of a later request, to the last byte of the request."""
     body_bytes: int = BODY_BYTES
     idle_seconds: float | None = None
     """Time that a connection is kept between two requests; None: as long as a request may take."""

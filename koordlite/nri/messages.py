@@ -73,7 +73,7 @@ class LinuxContainer:
     resources: LinuxResources | None = wire(3, message(lambda: LinuxResources))
     oom_score_adj: int | None = wire(4, _INT)
     cgroups_path: str = wire(5, STRING)
-    """From the cgroup root, or `SLICE:cri-containerd:ID`."""
+    """Path from the cgroup root, or `SLICE:cri-containerd:ID`."""
 
 
 @declared

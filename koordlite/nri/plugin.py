@@ -73,7 +73,7 @@ OOM_SCORE_SINCE: Version = (0, 7)
 RDT_SINCE: Version = (0, 11)
 """Older runtimes drop `LinuxContainerAdjustment.oom_score_adj` and `rdt` without a word."""
 _VERSIONS: tuple[tuple[Version, Version], ...] = (((2, 2), (0, 11)), ((2, 0), (0, 8)))
-"""From which version on containerd has which one of NRI; before 0.12 it does not say so itself."""
+"""Versions of NRI by the first of containerd that has them; before 0.12 it does not say so itself."""
 _OLDEST: Version = (0, 3)
 
 Outcome = Literal["answered", "late", "busy", "unreadable", "fault"]
@@ -88,9 +88,9 @@ class Answer:
     """Answer of a handler about one container. Without an adjustment or resources nothing is to differ."""
 
     adjust: ContainerAdjustment | None = None
-    """At creation."""
+    """Answer at creation."""
     resources: LinuxResources | None = None
-    """At an update."""
+    """Answer at an update."""
     withdraw: Callable[[], None] = lambda: None
     """Called when the runtime will not hear this answer."""
 

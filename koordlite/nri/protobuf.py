@@ -25,7 +25,7 @@ class Kind:
 
     wire_type: int
     decode: Callable[[Any, _Budget], Any]
-    """Of the number or the bytes on the wire; ValueError when they are none of this kind."""
+    """Reader of the number or the bytes on the wire; ValueError when they are none of this kind."""
     encode: Callable[[Any], bytes]
     """The value with its length where it has one, without the field's key."""
     repeated: bool = False
@@ -128,7 +128,7 @@ MAP = Kind(
     ),
     mapping=True,
 )
-"""From strings to strings."""
+"""Map from strings to strings."""
 
 
 def wire(number: int, kind: Kind) -> Any:

@@ -86,7 +86,7 @@ class Side(msgspec.Struct, kw_only=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """From this moment on a subject was decided differently than recorded, or the same again."""
+    """Round from which on a subject was decided differently than recorded, or the same again."""
 
     wall: float
     strategy: str

@@ -21,7 +21,7 @@ class Summary(msgspec.Struct, kw_only=True):
 
     ticks: int = 0
     seconds: float = 0.0
-    """From the first tick to the last."""
+    """Time from the first tick to the last."""
     seconds_above_threshold: float = 0.0
     """Time in which the node used more than the suppress threshold."""
     seconds_well_above_threshold: float = 0.0

@@ -60,7 +60,7 @@ def use(tick: Tick) -> tuple[tuple[str, int | None, int | None], ...]:
 
 
 def threshold(tick: Tick) -> str:
-    """From which use on BE is limited; empty while suppression is off."""
+    """Use from which on BE is limited; empty while suppression is off."""
     figures = tick.figures
     if figures.threshold_milli is None or all(tick.modes.get(rule.name) == "off" for rule in strategies.limiting()):
         return ""

@@ -74,7 +74,7 @@ class State(msgspec.Struct, frozen=True):
     stands_back: str = ""
     """By what Koordinator's scheduler was found."""
     error: str = ""
-    """Of the last request that failed in the last round."""
+    """Error of the last request that failed in the last round."""
 
 
 class Judge(Protocol):

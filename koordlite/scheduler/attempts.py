@@ -25,7 +25,7 @@ class RefusedPod(msgspec.Struct, eq=False):
 
     pod: ClusterPod
     at: float
-    """Of the cluster's monotonic clock."""
+    """Time of the attempt by the cluster's monotonic clock."""
     version: int
     """Up to which change of the cluster it was judged."""
     names: frozenset[str] | None

@@ -27,7 +27,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     scheduler_name: str = "koordlite-scheduler"
     namespace: str = "koordlite-system"
-    """Of the second scheduler's lease."""
+    """Namespace of the second scheduler's lease."""
     url_prefix: str = ""
     """Empty: `LOOPBACK`."""
     weight: int = 10

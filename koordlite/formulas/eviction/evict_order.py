@@ -27,7 +27,7 @@ Amounts = Mapping[str, int]
 CAUSE_SHARE = 10
 """A pod whose excess over its request is at least this part (1/10) of what has to be released counts as its cause."""
 CRITICAL_PRIORITY = 2_000_000_000
-"""From here on a pod is critical, and kubelet does not evict it. Source: Kubernetes `IsCriticalPodBasedOnPriority`."""
+"""Least priority of a critical pod, which kubelet does not evict. Source: Kubernetes `IsCriticalPodBasedOnPriority`."""
 
 
 class Candidates(msgspec.Struct, frozen=True):

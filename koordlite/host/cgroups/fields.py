@@ -17,8 +17,8 @@ UNLIMITED = -1
 _MAX_INT64 = (1 << 63) - 1
 _LARGEST_PAGE = 64 * 1024
 UNLIMITED_BYTES = _MAX_INT64 // _LARGEST_PAGE * _LARGEST_PAGE
-"""From here on a limit on memory is none. v1 prints the greatest number of whole pages in bytes, which are of 4, 16 or
-64 KiB."""
+"""Least limit on memory that stands for none. v1 prints the greatest number of whole pages in bytes, which are of 4, 16
+or 64 KiB."""
 _MAX_BURST_US = 100_000_000
 _LAST_NODE = 61
 """The highest NUMA node that a bit mask of a kernel number can name."""

@@ -100,7 +100,7 @@ class Damage(msgspec.Struct, frozen=True):
     """An entry that cannot be read: what stood in its place before us is not known."""
 
     line: int
-    """Of the file, from 1."""
+    """Line of the file, from 1."""
     why: str
     raw: bytes
 

@@ -23,7 +23,7 @@ ANSWER_BYTES = 16 << 20
 _STREAM = 1
 """The first that a client opens."""
 _PREFIX = struct.Struct(">BI")
-"""Of a message: whether it is compressed, and its length."""
+"""Head of a message: whether it is compressed, and its length."""
 _STATUS = (
     "OK",
     "CANCELLED",

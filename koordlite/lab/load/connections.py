@@ -21,7 +21,7 @@ class Connections:
         self._sockets: Mapping[str, list[tuple[str, str]]] = {}
 
     def set(self, talks: Mapping[tuple[str, str], int]) -> None:
-        """From now on there are so many connections from the first pod of each pair to the second, by uid."""
+        """Set the numbers of connections from the first pod of each pair to the second, by uid."""
         sockets: dict[str, list[tuple[str, str]]] = defaultdict(list)
         ports: dict[str, itertools.count[int]] = defaultdict(itertools.count)
         for (client, server), number in talks.items():

@@ -114,7 +114,7 @@ class Workload(msgspec.Struct, eq=False):
     """A container, or a process outside Kubernetes; amounts are CPU-µs since it started."""
 
     uid: str
-    """Of its pod; empty outside Kubernetes."""
+    """uid of its pod; empty outside Kubernetes."""
     name: str
     group: str
     """Group in which it was started. Which limits hold is decided by where its first thread sits now."""

@@ -62,7 +62,7 @@ class Schema(msgspec.Struct, eq=False):
 
     name: str
     level: int
-    """Of the cache whose ids the domains have: 2 or 3."""
+    """Level of the cache whose ids the domains have: 2 or 3."""
     hardware: Cache | Bandwidth
     closids: int
     mbps: bool = False

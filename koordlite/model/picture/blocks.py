@@ -40,7 +40,7 @@ class Asker(msgspec.Struct, frozen=True):
     group: str
     blocks: tuple[Block, ...]
     uid: str = ""
-    """Of the pod."""
+    """uid of the pod."""
 
     def disk(self, block: Block) -> str:
         """The name of a block over all askers: a volume is known by its name in one pod only."""

@@ -125,4 +125,4 @@ class KubeletResources(msgspec.Struct, frozen=True):
     source: Literal["pod-resources", "checkpoints"]
     allocatable: ResourceSet
     pods: tuple[PodResources, ...] = ()
-    """As kubelet lists them; pods that have ended may be among them."""
+    """Pods as kubelet lists them; some may have ended."""

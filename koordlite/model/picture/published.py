@@ -14,7 +14,7 @@ class OtherWriter(msgspec.Struct, frozen=True):
     """Another program that wrote the zones of the node's NodeResourceTopology after us."""
 
     manager: str
-    """As the API server names it: `koordlet`, `nfd-topology-updater`, `resource-topology-exporter`."""
+    """Name at the API server: `koordlet`, `nfd-topology-updater`, `resource-topology-exporter`."""
     time: str
     """When it last did, RFC 3339; empty where nobody knows."""
     annotations: frozenset[str] = frozenset()

@@ -165,7 +165,7 @@ class Objective(msgspec.Struct, frozen=True, kw_only=True):
     until: float = 0.0
     """When it ended."""
     expires: float = 0.0
-    """From when on the measurement says nothing about now."""
+    """Time from which on the measurement says nothing about now."""
     why: str = ""
     """Reason why there is no newer measurement."""
 

@@ -196,7 +196,7 @@ class GoodDocument(msgspec.Struct, frozen=True):
     taken_at: str = ""
     """RFC 3339; empty where nobody asked for the time."""
     resource_version: str = ""
-    """Of the ConfigMap it was first seen in; empty without an API server."""
+    """Version of the ConfigMap it was first in; empty without an API server."""
 
     @property
     def origin(self) -> str:

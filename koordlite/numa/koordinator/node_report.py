@@ -58,7 +58,7 @@ class NodeTopology(msgspec.Struct, frozen=True, kw_only=True):
     ratios: Ratios | None = None
     """Amplification that is in `zones` already; None where it is not."""
     distances: Costs = msgspec.field(default_factory=dict)
-    """From one NUMA node to another; empty where the report has none."""
+    """Distances from one NUMA node to another; empty where the report has none."""
 
 
 NO_REPORT = NodeTopology()
@@ -75,7 +75,7 @@ class KoordinatorNode(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True
     topology: NodeTopology = NO_REPORT
     allocated: NodeAllocation = NO_ALLOCATION
     amplification: Ratios | None = None
-    """From the Node; None without the annotation."""
+    """Ratios of the Node; None without the annotation."""
     reservations: Reservations = NO_RESERVATIONS
     """Reservations of which `allocated` counts something; for one pod, since they differ in who may take them."""
     bad_amplification: str = ""

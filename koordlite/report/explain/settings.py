@@ -25,11 +25,11 @@ class ConfigLine(msgspec.Struct, frozen=True):
     """One setting."""
 
     key: str
-    """Of the ConfigMap."""
+    """Key of the ConfigMap."""
     name: str
     """Path inside a strategy: `beClass.resctrlQOS.mbaPercent`."""
     value: Any
-    """As JSON writes it; None where it is not set."""
+    """Value as JSON; None where it is not set."""
     origin: str
     """`default`, `cluster`, `node strategy NAME`, `annotation …`, `label …`; `off: …` for what does not count;
     with `no effect here` where nothing acts on it."""

@@ -28,7 +28,7 @@ class Cause(msgspec.Struct, frozen=True):
 
     name: str
     part: float
-    """Of the moves of the limit while best effort was held back that go along with this service's use, 0 to 1."""
+    """Part of the limit's moves while best effort was held back that go along with this service's use, 0 to 1."""
     mean_milli: int
     """Its mean use over the whole time."""
     deepest_milli: int

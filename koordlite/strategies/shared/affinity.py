@@ -64,7 +64,7 @@ class AffinityMemory(Memory, frozen=True, kw_only=True):
     alone: Mapping[str, int] = msgspec.field(default_factory=dict)
     """In how many counts in a row a placed pod had no partner on its NUMA node."""
     left: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """At which count a pod was released."""
+    """Count at which a pod was released."""
 
 
 def ls_pools(snapshot: Snapshot) -> pools.Pools:
