@@ -93,3 +93,9 @@ def test_a_quantity_never_takes_the_last_cpu_by_mistake(count: int, pinned: CPUS
     assert len(found.cpus) == (max(count, 0) if count <= len(cpus) else len(cpus) - 1)
     if found.cpus & pinned != EMPTY:
         assert found.fallback
+
+
+def test_a_negative_reservation_adds_nothing_to_what_a_scheduler_may_hand_out() -> None:
+    written = Reservation(amounts(cpu="-2", memory="1Gi"))
+    found = reservation.trim_allocatable(allocatable=amounts(cpu="8", memory="4Gi"), written=written)
+    assert (found["cpu"], found["memory"]) == (Quantity.parse("8"), Quantity.parse("3Gi"))

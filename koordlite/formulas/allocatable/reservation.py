@@ -85,9 +85,9 @@ def trim_allocatable(*, allocatable: Resources, written: Reservation | None) -> 
 
     Unchanged when nothing is reserved or the policy is neither empty nor `Default`. Resources that only the
     reservation names, and the batch ones when absent, appear as 0. Source: Koordinator
-    `TrimNodeAllocatableByNodeReservation`.
+    `TrimNodeAllocatableByNodeReservation`, to which a negative amount adds.
     """
-    reserved = written_resources(written)
+    reserved = {name: max(amount, _ZERO) for name, amount in written_resources(written).items()}
     applies = written is not None and written.apply_policy in ("", "Default")
     if not applies or not any(amount.nano for amount in reserved.values()):
         return dict(allocatable)
