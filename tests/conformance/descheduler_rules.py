@@ -51,6 +51,19 @@ def never_evicted_in_a_run(given: Any, wanted: Any, found: Any) -> bool:
 
 
 @deviation(
+    "guard-source: an annotation that any running pod may carry makes no static pod", "filter", "koordEvictorFilter"
+)
+def source_is_no_proof(given: Any, wanted: Any, found: Any) -> bool:
+    """Nothing else than the annotation may speak against the pod: then it goes here."""
+    return wanted is False and found is True and _has_source(given["pod"])
+
+
+@deviation("guard-source: an annotation that any running pod may carry makes no static pod", *RUNS)
+def source_is_no_proof_in_a_run(given: Any, wanted: Any, found: Any) -> bool:
+    return found != "refused" and any(map(_has_source, given["pods"])) and not fewer(found, wanted)
+
+
+@deviation(
     "policy-arguments: a plugin that is enabled without arguments it needs is refused when the file is read", "decode"
 )
 def arguments_missing(given: Any, wanted: Any, found: Any) -> bool:
@@ -90,6 +103,10 @@ def _is_fact(pod: Any) -> bool:
     meta = pod["metadata"]
     notes = meta.get("annotations") or {}
     return bool(_MIRROR in notes or notes.get(_SOURCE, "api") != "api" or meta.get("deletionTimestamp"))
+
+
+def _has_source(pod: Any) -> bool:
+    return (pod["metadata"].get("annotations") or {}).get(_SOURCE, "api") != "api"
 
 
 def _without_arguments(profile: Any) -> Iterator[str]:
@@ -311,12 +328,19 @@ def refused_by_validation(given: Any, wanted: Any, found: Any) -> bool:
     """Arguments that Koordinator's validation refuses as well, after it has filled in the defaults."""
     args = given["args"]
 
-    def above(lower: str, upper: str) -> bool:
-        least, most = args.get(lower) or {}, args.get(upper) or {}
+    def above(level: Any, lower: str, upper: str) -> bool:
+        least, most = level.get(lower) or {}, level.get(upper) or {}
         return any(least[name] > most[name] for name in least.keys() & most.keys())
 
-    crossed = above("lowThresholds", "highThresholds") or above("prodHighThresholds", "highThresholds")
-    crossed = crossed or above("prodLowThresholds", "prodHighThresholds")
+    crossed = any(
+        above(level, lower, upper)
+        for level in (args, *(args.get("nodePools") or ()))
+        for lower, upper in (
+            ("lowThresholds", "highThresholds"),
+            ("prodHighThresholds", "highThresholds"),
+            ("prodLowThresholds", "prodHighThresholds"),
+        )
+    )
     return found == "refused" and (crossed or args.get("nodeMetricExpirationSeconds") == 0)
 
 
@@ -325,6 +349,28 @@ def pool_without_selector(given: Any, wanted: Any, found: Any) -> bool:
     """A pool behind others has no selector: here it is for the nodes that are in none of them."""
     later = (given["args"].get("nodePools") or ())[1:]
     return any(not pool.get("nodeSelector") for pool in later)
+
+
+@deviation("load-prod-low: without prod thresholds only nodes below the low thresholds take pods in", "run LowNodeLoad")
+def no_prod_thresholds(given: Any, wanted: Any, found: Any) -> bool:
+    """Of a pool without prod thresholds Koordinator counts more nodes as underutilized than numberOfNodes: more go."""
+    pools = given["args"].get("nodePools") or ()
+    without = any(not (pool.get("prodLowThresholds") or pool.get("prodHighThresholds")) for pool in pools)
+    return without and bool(given["args"].get("numberOfNodes")) and found != "refused" and _count(found) == 0
+
+
+@deviation(
+    "utilization-order: the node furthest above its target is relieved first, the emptiest emptied first",
+    "run LowNodeUtilization",
+    "run HighNodeUtilization",
+)
+def relieved_in_another_order(given: Any, wanted: Any, found: Any) -> bool:
+    """Several nodes lose pods, or would, and the room that others have does not last for all of them."""
+    if found == "refused" or len(given["nodes"]) < 3:
+        return False
+    goes = {*found.get("evicted", ()), *wanted.get("evicted", ())}
+    homes = {pod["spec"].get("nodeName") for pod in given["pods"] if _key(pod) in goes}
+    return len(homes) > 1 or bool(found["not expected"] or found["missing"])
 
 
 @deviation("load-booking: room is booked for a pod when it goes, not when it is looked at", "run LowNodeLoad")
@@ -352,17 +398,27 @@ def same_named_rival(given: Any, wanted: Any, found: Any) -> bool:
 
 
 @deviation(
-    "fit-anti-affinity: the terms of pods that are there count as well", "nodeFit", "podFitsNodes", "koordNodeFit"
+    "fit-anti-affinity: the terms of pods that are there count as well",
+    "nodeFit",
+    "podFitsNodes",
+    "koordNodeFit",
+    "preEvictionFilter",
+    "koordEvictorFilter",
 )
 def rival_of_the_candidate(given: Any, wanted: Any, found: Any) -> bool:
     """A pod that is there has a term against the candidate, or one in the domain, on another node, is in its way."""
-    pods = given.get("podsOnNode") or given.get("podsOnNodes") or ()
+    pods = given.get("podsOnNode") or given.get("podsOnNodes") or given.get("pods") or ()
     domain = "nodes" in given and _has_terms(given["pod"])
-    return (domain or any(map(_has_terms, pods))) and not found["fits"] and bool(wanted["fits"])
+    return (domain or any(map(_has_terms, pods))) and _refused_only_here(wanted, found)
 
 
 @deviation(
-    "fit-spread: nodeFit asks for topology spread too", "nodeFit", "podFitsNodes", "koordNodeFit", "preEvictionFilter"
+    "fit-spread: nodeFit asks for topology spread too",
+    "nodeFit",
+    "podFitsNodes",
+    "koordNodeFit",
+    "preEvictionFilter",
+    "koordEvictorFilter",
 )
 def spread_of_the_candidate(given: Any, wanted: Any, found: Any) -> bool:
     """The candidate has to be spread, and would lie no better there."""
@@ -375,6 +431,7 @@ def spread_of_the_candidate(given: Any, wanted: Any, found: Any) -> bool:
     "podFitsNodes",
     "koordNodeFit",
     "preEvictionFilter",
+    "koordEvictorFilter",
 )
 def ports_or_volumes(given: Any, wanted: Any, found: Any) -> bool:
     """The candidate has host ports, volumes or a required pod affinity."""
@@ -388,6 +445,10 @@ def _refused_only_here(wanted: Any, found: Any) -> bool:
     """It fits for upstream and not for us, in a case of the fit or of the evictor's last filter."""
     theirs, ours = (side["fits"] if isinstance(side, dict) else side for side in (wanted, found))
     return theirs is True and ours is False
+
+
+def _key(pod: Any) -> str:
+    return f"{pod['metadata'].get('namespace')}/{pod['metadata'].get('name')}"
 
 
 def _spec(pod: Any) -> Any:

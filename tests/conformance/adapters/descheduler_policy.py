@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from descheduler.arguments.evictor import SYSTEM_CRITICAL, Args, PriorityThreshold
@@ -27,13 +28,14 @@ def decoded(given: Any, expect: Any) -> tuple[Any, Any]:
     wanted = REFUSED if expect.get("error") else [_profile(profile) for profile in _listed(expect)]
     try:
         policy = reader.parse(given["policy"], "policy.yaml")
-        classes = picture({"priorityClasses": given.get("priorityClasses")})
+        view = picture({"priorityClasses": given.get("priorityClasses")})
         for profile in reader.setup(policy).profiles:
-            default_evictor.check(classes, profile.args)
+            default_evictor.check(view, profile.args)
     except (ConfigError, InputError):
         return REFUSED, wanted
     named = asked or [{}] * len(policy.profiles)
-    return [_found(profile, names) for profile, names in zip(policy.profiles, named, strict=True)], wanted
+    classes = view.priority_classes
+    return [_found(profile, names, classes) for profile, names in zip(policy.profiles, named, strict=True)], wanted
 
 
 @adapter("ValidateDeschedulerConfiguration")
@@ -64,32 +66,32 @@ def _profile(profile: Any) -> Any:
     return {"name": profile["name"], "args": _arguments(profile), **enabled}
 
 
-def _found(profile: Any, names: dict[str, Any]) -> Any:
+def _found(profile: Any, names: dict[str, Any], classes: Mapping[str, int]) -> Any:
     # Upstream lists the evictor's arguments where the file does not; ours hold without being listed.
     implied = {EVICTOR: Args()} if EVICTOR in names else {}
     args = {**implied, **{entry.name: entry.args for entry in profile.plugin_config}}
     return {
         "name": profile.name,
-        "args": {name: _values(given, names.get(name, {})) for name, given in args.items()},
+        "args": {name: _values(given, names.get(name, {}), classes) for name, given in args.items()},
         "deschedule": list(profile.plugins.deschedule.enabled),
         "balance": list(profile.plugins.balance.enabled),
     }
 
 
-def _values(args: Any, wanted: Any) -> Any:
-    """Our values of the arguments that are wanted."""
+def _values(args: Any, wanted: Any, classes: Mapping[str, int]) -> Any:
+    """Our values of the arguments that are wanted; a PriorityClass that is named has become its number."""
     known = {name: getattr(args, field.name) for name, (field, _) in strict.fields(type(args)).items()}
-    return {name: _plain(known[name], wanted[name]) for name in wanted}
+    return {name: _plain(known[name], wanted[name], classes) for name in wanted}
 
 
-def _plain(value: Any, wanted: Any) -> Any:
+def _plain(value: Any, wanted: Any, classes: Mapping[str, int]) -> Any:
     if isinstance(value, PriorityThreshold):
         limit = SYSTEM_CRITICAL if value.value is None else value.value
-        return {name: {"value": limit, "name": value.name}[name] for name in wanted}
+        return {name: {"value": classes.get(value.name, limit), "name": ""}[name] for name in wanted}
     if dataclasses.is_dataclass(value):
-        return _values(value, wanted)
+        return _values(value, wanted, classes)
     if isinstance(value, tuple):
-        return [_plain(one, one_wanted) for one, one_wanted in itertools.zip_longest(value, wanted)]
+        return [_plain(one, one_wanted, classes) for one, one_wanted in itertools.zip_longest(value, wanted)]
     return wanted if (isinstance(wanted, str) and wanted[:1].isdigit()) and _same_duration(value, wanted) else value
 
 
