@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -70,6 +71,16 @@ def arguments_missing(given: Any, wanted: Any, found: Any) -> bool:
     """A plugin that is enabled and cannot work without arguments is a mistake of the file."""
     profiles = (cyaml.safe_load(given["policy"]) or {}).get("profiles") or ()
     return found == "refused" and any(name for profile in profiles for name in _without_arguments(profile))
+
+
+@deviation("policy-null: null is no switch, number or word", "decode")
+def null_for_a_value(given: Any, wanted: Any, found: Any) -> bool:
+    return found == "refused" and bool(re.search(r":\s*(null|~)\s*($|[,}])", given["policy"], re.MULTILINE))
+
+
+@deviation("policy-kind: a policy says which of the two kinds it is", "decode")
+def without_a_kind(given: Any, wanted: Any, found: Any) -> bool:
+    return found == "refused" and not (cyaml.safe_load(given["policy"]) or {}).get("kind")
 
 
 @deviation(
@@ -439,6 +450,19 @@ def ports_or_volumes(given: Any, wanted: Any, found: Any) -> bool:
     ports = [port for one in spec.get("containers") or () for port in one.get("ports") or () if port.get("hostPort")]
     company = (spec.get("affinity") or {}).get("podAffinity")
     return _refused_only_here(wanted, found) and bool(ports or spec.get("volumes") or company)
+
+
+@deviation("fit-own-node: the room that a pod has on its own node is its own", "koordNodeFit")
+def fits_where_it_is(given: Any, wanted: Any, found: Any) -> bool:
+    """Koordinator asks whether the pod would fit beside itself."""
+    own = _spec(given["pod"]).get("nodeName")
+    return bool(found["fits"] and not wanted["fits"]) and own in [node["metadata"]["name"] for node in given["nodes"]]
+
+
+@deviation("fit-evict-annotation: the annotation evict finds no place for a pod", "koordEvictorFilter")
+def no_place_for_the_annotated(given: Any, wanted: Any, found: Any) -> bool:
+    annotated = _EVICT in (given["pod"]["metadata"].get("annotations") or {})
+    return _refused_only_here(wanted, found) and annotated and bool(given["opts"].get("nodeFit"))
 
 
 def _refused_only_here(wanted: Any, found: Any) -> bool:
