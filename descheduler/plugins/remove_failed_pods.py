@@ -26,8 +26,8 @@ class Config(PodChoice):
 
     exclude_owner_kinds: tuple[str, ...] = ()
     """Pods with an owner of one of these kinds stay, such as `Job`, which counts its failures by its pods."""
-    min_pod_lifetime_seconds: int | None = bounded(3600, ge=0)
-    """Pods that were made more recently stay; null: any age."""
+    min_pod_lifetime_seconds: int = bounded(3600, ge=0)
+    """Pods that were made more recently stay; 0: any age."""
     reasons: tuple[str, ...] = ()
     """Only pods that failed, or have a container that waits or has ended, for one of these reasons; empty: any."""
     exit_codes: tuple[int, ...] = ()
@@ -45,7 +45,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
             age, least = pods.age_seconds(pod, now), config.min_pod_lifetime_seconds
             reasons = dict.fromkeys(_reasons(pod, config))
             codes = dict.fromkeys(pods.exit_codes(pod, init=config.including_init_containers))
-            if (least is not None and age < least) or owned_by(pod, config.exclude_owner_kinds):
+            if age < least or owned_by(pod, config.exclude_owner_kinds):
                 continue
             if config.reasons and reasons.keys().isdisjoint(config.reasons):
                 continue
@@ -71,9 +71,8 @@ def numbers(pod: PodView, view: View, config: Config, _handle: Handle) -> str:
         return f"its phase is {pod.pod.phase}, not Failed"
     age, least = pods.age_seconds(pod, times.parse(view.time)), config.min_pod_lifetime_seconds
     age_text = "age unknown" if age == float("inf") else duration.age(age)
-    words = [age_text if least is None else f"{age_text}, at least {duration.age(least)} asked for"]
-    words += [f"reasons {', '.join(dict.fromkeys(_reasons(pod, config))) or 'none'}"]
-    return "; ".join(words)
+    reasons = ", ".join(dict.fromkeys(_reasons(pod, config))) or "none"
+    return f"{age_text}, at least {duration.age(least)} asked for; reasons {reasons}"
 
 
 def _reasons(pod: PodView, config: Config) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -463,6 +464,20 @@ def fits_where_it_is(given: Any, wanted: Any, found: Any) -> bool:
 def no_place_for_the_annotated(given: Any, wanted: Any, found: Any) -> bool:
     annotated = _EVICT in (given["pod"]["metadata"].get("annotations") or {})
     return _refused_only_here(wanted, found) and annotated and bool(given["opts"].get("nodeFit"))
+
+
+@deviation("fit-more: nodeFit asks for host ports and volumes too", "koordNodeFit", "koordEvictorFilter")
+def pods_are_counted(given: Any, wanted: Any, found: Any) -> bool:
+    """Some node has as many pods as it may have, which Koordinator does not count."""
+    pods = [pod for pod in (given.get("podsOnNodes") or given.get("pods") or ()) if not _has_ended(pod)]
+    counts = Counter(_spec(pod).get("nodeName") for pod in pods)
+    allowed = {node["metadata"]["name"]: (node.get("status") or {}).get("allocatable") or {} for node in given["nodes"]}
+    full = any(counts[name] >= int(amounts.get("pods", 0)) for name, amounts in allowed.items())
+    return full and _refused_only_here(wanted, found)
+
+
+def _has_ended(pod: Any) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _refused_only_here(wanted: Any, found: Any) -> bool:

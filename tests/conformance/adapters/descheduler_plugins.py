@@ -17,7 +17,7 @@ from tests.conformance.descheduler_view import picture
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "PodLifeTime": {},
-    "RemoveFailedPods": {"minPodLifetimeSeconds": None},
+    "RemoveFailedPods": {"minPodLifetimeSeconds": 0},
     "RemovePodsHavingTooManyRestarts": {},
     "RemoveDuplicates": {},
     "RemovePodsViolatingNodeAffinity": {},

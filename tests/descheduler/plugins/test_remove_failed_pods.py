@@ -10,7 +10,7 @@ import pytest
 NAME = "RemoveFailedPods"
 Evicted = Callable[..., list[str]]
 Object = dict[str, Any]
-ANY_AGE = {"minPodLifetimeSeconds": None}
+ANY_AGE = {"minPodLifetimeSeconds": 0}
 
 
 def failed(cluster: Any, name: str = "p", **changes: Any) -> Object:
