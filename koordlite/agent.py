@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 JOURNAL_SECONDS = 60.0
 """Time after which a journal is opened again for which the disk had no room."""
+_NOTHING_WRITTEN = RunState()
+"""State of a run without a journal: one object, so that nobody is asked anew for its sake."""
 _WHOLE = ("node", "pods", "kubelet pods", "config")
 """What the cluster must have sent before the picture counts as whole."""
 
@@ -447,7 +449,7 @@ class Agent:
 
     def _recall(self, time: float, uids: Collection[str]) -> RunState:
         """State of this run: what it holds, what strategies remember, what became of writes and evictions."""
-        state = self._applier.state(time, uids) if self._applier else RunState()
+        state = self._applier.state(time, uids) if self._applier else _NOTHING_WRITTEN
         return msgspec.structs.replace(state, remembered=dict(self._remembered), refused_writes=self._refused)
 
     def _remember(self, decisions: tuple[Decision, ...]) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import heapq
 import os
 import pathlib
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -51,7 +52,8 @@ from koordlite.observe.inputs import ClusterPicture, Inputs
 from koordlite.observe.objectives import ObjectiveReader, at_once
 from koordlite.observe.places import Places
 from koordlite.observe.prediction import Predictor
-from koordlite.observe.usage import Sampler, Spans, Subjects
+from koordlite.observe.rotation import Rotation
+from koordlite.observe.usage import AT_LEAST_MEMORY, MEMORY_SECONDS, Sampler, Spans, Subjects
 from koordlite.observe.wants import OwnPlaces
 from koordlite.observe.windows import NodeWindows
 from koordlite.ports import Cluster, ClusterView
@@ -120,6 +122,13 @@ class Observer:
         self._inputs = Inputs(earlier, promised, off=off, promises=promises, pool_floor_percent=floor)
         self._unchanged = Unchanged()
         self._places = Places(host.cgroups)
+        # Before a limit falls, what the group holds is read. Where none does, since nothing is enforced, in turns.
+        enforces = any(section.mode == "enforce" for section in sections.values())
+        self._memory_held = Rotation(
+            self._places.memory_held,
+            seconds=MEMORY_SECONDS,
+            at_least=sys.maxsize if enforces else AT_LEAST_MEMORY,
+        )
         self._pressure = pressure.PressureReader(host.files, host.cgroups)
         self._cpu_waits, self._reacts = CPUWaitReader(host.files, host.cgroups), reacts
         begin = None if isinstance(host.files, RealFiles) else at_once
@@ -284,7 +293,7 @@ class Observer:
         again costs nothing while what the answer depends on stays the same."""
         inputs = (needs, snapshot.pods, snapshot.places, snapshot.cgroups)
         groups = self._unchanged.of("memory asked for", inputs, lambda: wants.of_picture(snapshot, needs.memory_held))
-        memory = self._unchanged.same("memory held", self._places.memory_held(groups))
+        memory = self._memory_held.turn(snapshot.time, groups)
         waits = self._unchanged.same("CPU waits", self._look_at_waits(snapshot, needs))
         node = snapshot.node.name if snapshot.node else ""
         objectives = self._unchanged.same("objectives", self._objectives.read(snapshot.time, snapshot.pods, node))
@@ -330,7 +339,7 @@ class Observer:
             found=run.found,
         )
         groups = wants.of_picture(fast_snapshot.of_groups(whole, fresh), needs.memory_held)
-        memory = self._places.memory_held(groups)
+        memory = {group: charge for group in groups if (charge := self._places.memory_held(group)) is not None}
         return dataclasses.replace(whole, memory_held={**snapshot.memory_held, **memory})
 
     def _sample(

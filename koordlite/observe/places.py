@@ -7,7 +7,6 @@ was not there, and otherwise in turns (docs/design.md, "What a tick looks at").
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 
@@ -113,13 +112,12 @@ class Places:
         states = ((group, self._state_with(group, sorted(fields))) for group, fields in fields_of.items())
         return {group: state for group, state in states if state is not None}
 
-    def memory_held(self, groups: Iterable[str]) -> Mapping[str, MemoryCharge]:
-        """Memory that groups hold at this instant; one that is gone, or whose files cannot be read, is missing."""
-        by_group: dict[str, MemoryCharge] = {}
-        for group in groups:
-            with contextlib.suppress(OSError, ValueError):
-                by_group[group] = self._cgroups.memory_held(group)
-        return by_group
+    def memory_held(self, group: str) -> MemoryCharge | None:
+        """Memory that a group holds at this instant; None when it is gone, or its files cannot be read."""
+        try:
+            return self._cgroups.memory_held(group)
+        except (OSError, ValueError):
+            return None
 
     def states(
         self, further: Iterable[str] = (), *, fields: Set[str] = frozenset(), fields_of: Mapping[str, Set[str]] = _NONE

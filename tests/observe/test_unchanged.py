@@ -7,9 +7,11 @@ import dataclasses
 import msgspec
 import pytest
 from emulated import Emulated
+from hooked_files import HookedFiles
 
+from koordlite.agent import Agent
 from koordlite.model.snapshot import Snapshot
-from koordlite.observe import Observer
+from koordlite.observe import Observer, picture
 from koordlite.unchanged import Unchanged, WatchedSnapshot, with_equal_shared
 
 STEADY = (
@@ -116,3 +118,43 @@ def test_equal_values_of_a_mapping_become_one_object() -> None:
     found = with_equal_shared({"x": one, "y": other, "z": frozenset()})
     assert found == {"x": one, "y": one, "z": frozenset()}
     assert found["x"] is found["y"]
+
+
+def test_a_run_that_has_written_nothing_has_the_same_state_in_each_picture(node: Emulated) -> None:
+    agent, pictures = Agent(node.host(), node.cluster, node.settings("observe")), []
+    for _ in range(2):
+        agent.tick()
+        node.sandbox.advance(1.0)
+        pictures.append(agent.snapshot)
+    before, after = pictures
+    for part in ("ours", "found", "evicted", "refused_evictions"):
+        assert getattr(before, part) is getattr(after, part), part
+
+
+@pytest.mark.parametrize(("mode", "most"), [("observe", 2), ("enforce", 6)])
+def test_memory_of_groups_whose_limit_would_fall_is_read_in_turns_where_nothing_is_enforced(
+    node: Emulated, monkeypatch: pytest.MonkeyPatch, mode: str, most: int
+) -> None:
+    monkeypatch.setattr(picture, "AT_LEAST_MEMORY", 2)
+    monkeypatch.setattr(picture, "MEMORY_SECONDS", 1000.0)
+    for number in range(3):
+        node.pod(f"batch-{number}", "BE", "0.1", memory="64Mi", limited=True)
+    reads: list[str] = []
+
+    def look(call: str, path: str) -> None:
+        if path.endswith(("/memory.current", "/memory.usage_in_bytes")):
+            reads.append(path)
+
+    settings = node.settings(mode)
+    host = node.host(HookedFiles(node.sandbox.files, look=look))
+    # Nothing is written, so that every limit is still to fall in the next picture.
+    agent = Agent(host, node.cluster, settings)
+    counts = []
+    for _ in range(4):
+        reads.clear()
+        agent.tick()
+        counts.append(len(reads))
+        assert agent.snapshot is not None
+        assert len(agent.snapshot.memory_held) == 6
+        node.sandbox.advance(1.0)
+    assert counts == [6, most, most, most]
