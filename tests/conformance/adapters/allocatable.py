@@ -147,7 +147,7 @@ def _numbers(zones: tuple[objects.Zone, ...]) -> list[Any]:
 def _in_thousandths(amounts: Any) -> Use:
     """CPU in millicores, memory in thousandths of a byte."""
     parsed = shapes.quantities(amounts)
-    return Use(parsed["cpu"].milli, parsed["memory"].milli)
+    return Use(*(parsed[name].milli if name in parsed else 0 for name in ("cpu", "memory")))
 
 
 MID_CPU, MID_MEMORY = "mid-cpu", "mid-memory"

@@ -126,8 +126,8 @@ def _named(settings: Any) -> set[str]:
 def _wished(pod: Pod) -> set[str]:
     """What the annotation writes: a policy of its own has a value for everything."""
     _, bad = pod_overrides.memory_qos(pod, MemoryQOS())
-    wish = json.loads(pod.annotations.get(keys.MEMORY_QOS, "{}")) if not bad else {}
-    return set(_SOURCES.values()) if wish.get("policy") in ("auto", "none") else _named(wish)
+    wish = json.loads(pod.annotations.get(keys.MEMORY_QOS) or "{}") if not bad else {}
+    return set(_SOURCES.values()) if wish and wish.get("policy") in ("auto", "none") else _named(wish)
 
 
 def _rows(values: memory_qos.Values, given: set[str]) -> list[Any]:

@@ -180,7 +180,7 @@ def _picture(given: Any) -> Snapshot:
         places=places,
         cgroups=groups,
         usage=Usage(
-            _uses({"node": given["nodeCPUUsageCores"]}).get("node"),
+            _uses({"node": given.get("nodeCPUUsageCores")}).get("node"),
             _uses(given.get("podCPUUsageCores") or {}),
             _uses(known_hosts(apps, given.get("hostAppCPUUsageCores"))),
         ),
