@@ -8,7 +8,6 @@ import pytest
 from realnode.manifests import Manifests
 from realnode.pods import Pod
 from realnode.tree import Tree
-from realnode.waiting import until
 
 from koordlite.model.decision import Decision
 from koordlite.record.reader import Record
@@ -34,12 +33,11 @@ def test_waits_by_a_pods_own_quota_are_no_contention_and_those_by_others_are(rig
     for pod in (SERVICE, RIVAL):
         shares = rig.tree.points["cpu"] / rig.tree.qos(pod.kube_qos) / "cpu.shares"
         shares.write_text("1024")
+    loads = [rig.tree.load(pod) for pod in (THROTTLED, SERVICE, RIVAL)]
     words = ["--record", str(rig.folder / "record"), "--no-http", "-q", "--interval", "0.5"]
     config = rig.folder / "koordlite.yaml"
-    config.write_text("strategies: {cpuContention: {mode: observe, sustainedSeconds: 1}}\n")
+    config.write_text("strategies: {cpuContention: {mode: observe, sustainedSeconds: 2}}\n")
     agent = rig.start("run", *rig.options, *words, "--config", str(config), "--for", "5")
-    until((rig.folder / "record").exists, "the agent has begun")
-    loads = [rig.tree.load(pod) for pod in (THROTTLED, SERVICE, RIVAL)]
     assert agent.wait() == 0
     rig.tree.end(*loads)
     last: dict[str, Decision] = {}
