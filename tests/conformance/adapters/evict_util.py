@@ -66,7 +66,7 @@ def request(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("evict_util.eviction_policy_allowed")
 def policy(given: Any, expect: Any) -> tuple[Any, Any]:
-    allowed = not given["podIsNil"] and eviction.allows(given["annotations"] or {}, given["policy"])
+    allowed = given["podIsNil"] or eviction.allows(given["annotations"] or {}, given["policy"])
     return {"allowed": allowed}, expect
 
 
