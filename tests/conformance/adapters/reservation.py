@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from descheduler.fit.free_capacity import FreeCapacity
@@ -11,6 +12,7 @@ from koordlite.formulas.allocatable import reservation
 from koordlite.kube.kubelet import configz
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError
+from koordlite.model.quantity import Quantity
 from koordlite.model.topology import Topology
 from koordlite.numa.kubelet.cpu_take import take_by_topology
 from tests.conformance.adapters import adapter, shapes
@@ -53,7 +55,13 @@ def trimmed(given: Any, expect: Any) -> tuple[Any, Any]:
 def from_kubelet(given: Any, expect: Any) -> tuple[Any, Any]:
     status = (given.get("node") or {}).get("status") or given
     amounts = {side: shapes.quantities(status.get(side)) for side in ("capacity", "allocatable")}
-    return reservation.from_kubelet(**amounts), shapes.quantities(expect.get("resources") or expect.get("reserved"))
+    wanted = shapes.quantities(expect.get("resources") or expect.get("reserved"))
+    # Koordinator's list begins with nothing of cpu and memory.
+    return _more_than_nothing(reservation.from_kubelet(**amounts)), _more_than_nothing(wanted)
+
+
+def _more_than_nothing(amounts: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    return {name: amount for name, amount in amounts.items() if amount.nano}
 
 
 @adapter("getNodeReserved")
