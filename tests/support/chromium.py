@@ -194,7 +194,10 @@ def browser() -> Iterator[Browser]:
         words = [BINARY, *_FLAGS, f"--user-data-dir={folder}", "about:blank"]
         shell = f'exec "$@" 3<&{from_us} 4>&{to_answer}'
         process = subprocess.Popen(
-            ["bash", "-c", shell, "bash", *words], pass_fds=(from_us, to_answer), stderr=subprocess.DEVNULL
+            ["bash", "-c", shell, "bash", *words],
+            pass_fds=(from_us, to_answer),
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "TMPDIR": folder},
         )
         os.close(from_us)
         os.close(to_answer)
