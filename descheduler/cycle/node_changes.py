@@ -15,12 +15,17 @@ from koordlite.model.topology import NUMANode
 
 def changes(view: View, decided: Mapping[str, Outcome], fit: FitSearch) -> Iterator[NodeChange]:
     """The nodes that lose a pod, get one, or keep one that a plugin named; by name."""
-    misplaced = [o for o in decided.values() if o.main.severity == "hard" and not o.pod.pod.finished]
-    wrong = Counter(o.pod.node for o in misplaced)
-    stays = Counter(o.pod.node for o in misplaced if o.verdict == "kept")
-    touched = {o.pod.node for o in decided.values()} | {o.target for o in decided.values() if o.target}
-    concerned = {o.pod.node for o in decided.values() if o.pod.containers}
-    concerned |= {o.target for o in decided.values() if o.target and o.pod.containers}
+    wrong, stays, touched, concerned = Counter[str](), Counter[str](), set[str](), set[str]()
+    for outcome in decided.values():
+        pod = outcome.pod
+        touched.add(pod.node)
+        touched.add(outcome.target)
+        if pod.containers:
+            concerned.update((pod.node, outcome.target))
+        if outcome.main.severity == "hard" and not pod.pod.finished:
+            wrong[pod.node] += 1
+            stays[pod.node] += outcome.verdict == "kept"
+    touched.discard("")  # No target.
     last: dict[str, tuple[tuple[object, ...], NodeChange]] = {}
     if view.cache is not None:
         last = view.cache.setdefault(NodeChange, last)

@@ -142,11 +142,7 @@ class _Draft:
         self._memory: dict[tuple[str, str], object] = {}
         self._budget = Budget(setup.limits, view, past_evictions.places(past.background.values()))
         self._fit = kept.of(view)
-        self._steps = (
-            Steps(view, setup, self._fit)
-            if explained
-            else Steps.of(view, setup, self._fit, past.background, past.history)
-        )
+        self._steps = Steps.of(view, setup, self._fit, alone=bool(explained or past.background or past.history))
         self._step = Step()
         """The one that is made."""
         now = view.now
@@ -194,6 +190,8 @@ class _Draft:
         """Decide as in the last plan."""
         for message in step.asides:
             self._keep(judge, plugin, config, message)
+        fit, evictions = self._fit, sum([last is not None and last.verdict == "evict" for *_, last in step.answers])
+        is_noted = self._setup.fit == "plan" and isinstance(fit, kept.KeptFit) and fit.repeat(evictions)
         for number, (uid, findings, last) in enumerate(step.answers):
             pod, before = self._view.by_uid[uid], self._outcomes.get(uid)
             age = self._view.age(pod)
@@ -208,9 +206,9 @@ class _Draft:
             if last and last.verdict == "evict":
                 self._count(pod)
                 self._evictions.add(uid)
-                if self._setup.fit == "plan":
+                if self._setup.fit == "plan" and not is_noted:
                     self._go(outcome)
-            self._outcomes[uid] = _merge(before, outcome)
+            self._outcomes[uid] = outcome if before is None else _merge(before, outcome)
 
     def _handle(self, judge: _Judge, plugin: str, view: View) -> ProfileHandle:
         profile, names = judge.profile, judge.nodes.names
@@ -300,7 +298,8 @@ class _Draft:
         if isinstance(message, Note):
             self._notes.append(msgspec.structs.replace(message, plugin=plugin.name))
             if message.reason in _UNSURE:
-                concerned = (node for node in judge.nodes if message.node in ("", node.name))
+                alone = (self._view.nodes[message.node],) if message.node in judge.nodes.names else ()
+                concerned = alone if message.node else judge.nodes
                 self._miss(plugin, config, itertools.chain.from_iterable(node.pods for node in concerned))
         elif isinstance(message, Cordon):
             self._cordons.append(message.node)
@@ -488,8 +487,9 @@ class _Draft:
         if self._setup.fit == "snapshot":  # Nothing was to count on it; the state of nodes afterwards is reported.
             for outcome in (o for o in decided.values() if o.verdict == "evict"):
                 self._go(outcome)
-        for finding in (finding for outcome in decided.values() for finding in outcome.findings):
-            self._not_judged[finding.plugin].discard(finding.pod)
+        for plugin, uids in self._not_judged.items():
+            named = [uid for uid in uids & decided.keys() if any(f.plugin == plugin for f in decided[uid].findings)]
+            uids.difference_update(named)
         unjudged = set[str]().union(*self._not_judged.values())
         evict = tuple(o for o in decided.values() if o.verdict == "evict")
         self._notes += self._would_be_asked(evict)
@@ -603,12 +603,11 @@ def _left_out(pod: PodView, config: object) -> str:
 
 def in_scope(view: View, setup: Setup, profile: Profile) -> NodeGroup:
     """Nodes whose pods are judged: ready, and selected by policy and profile. The others only take pods in."""
-    selectors = [s for s in (setup.node_selector, profile.node_selector) if s is not None]
-    return NodeGroup(
-        node
-        for node in view.nodes.values()
-        if node.ready and all(labels_match(selector, node.node.labels) for selector in selectors)
-    )
+    nodes = [node for node in view.nodes.values() if node.ready]
+    for selector in (setup.node_selector, profile.node_selector):
+        if selector is not None:
+            nodes = [node for node in nodes if labels_match(selector, node.node.labels)]
+    return NodeGroup(nodes)
 
 
 def _nowhere(profile: Profile, plugin: Plugin) -> Note:

@@ -16,7 +16,6 @@ import msgspec
 from descheduler.fit.kept import alike_pods
 from descheduler.fit.search import FitSearch
 from descheduler.framework import Aside, Facet, Finding, Plugin, Remember, View
-from descheduler.history.past_evictions import History, Requests
 from descheduler.plan import Outcome, Setup
 
 Key = tuple[int | str, ...]
@@ -55,14 +54,15 @@ class Steps:
         self._changed = frozenset[Facet]()
 
     @classmethod
-    def of(cls, view: View, setup: Setup, fit: FitSearch, background: Requests, history: History) -> Steps:
-        """Begin a plan. What earlier evictions left ties steps to the time, as do windows and the least age of pods."""
+    def of(cls, view: View, setup: Setup, fit: FitSearch, *, alone: bool) -> Steps:
+        """Begin a plan. Windows and the least age of pods tie steps to the time. `alone`: something else does, such as
+        earlier evictions, or the plan explains a pod."""
         steps = cls(view, setup, fit)
         if view.cache is None:
             return steps
         last = view.cache.pop(Steps, None)
-        timed = background or history or setup.pacing.windows
-        if timed or any(args.min_pod_age for one in setup.profiles for args in (one.args, *one.more_args)):
+        least_ages = [args.min_pod_age for one in setup.profiles for args in (one.args, *one.more_args)]
+        if alone or setup.pacing.windows or any(least_ages):
             return steps
         view.cache[Steps] = steps
         if isinstance(last, Steps) and last._holds(view, setup, fit):
@@ -100,7 +100,7 @@ class Steps:
         step = self._last.get(key)
         if step is None or not step.lasting or plugin.reads & self._changed:
             return None
-        if not all(uid in self._inputs[0].by_uid for uid, _, _ in step.answers):
+        if not self._inputs[0].by_uid.keys() >= {uid for uid, _, _ in step.answers}:
             return None  # A pod that had ended, and is gone.
         self._steps[key] = step
         return step

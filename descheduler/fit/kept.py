@@ -8,6 +8,7 @@ from the last plan, and the moves are made only when a question comes that was n
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeVar
 
@@ -55,8 +56,10 @@ class KeptFit(FitSearch):
         if not same or not all(map(_alike_nodes, before.nodes.values(), view.nodes.values())):
             return False
         # What a plan did not ask, since it repeated its steps, holds like what it asked.
-        answers = {**self._last[1], **self._answers} if self._is_alike else self._answers
-        answers = {key: entry for key, entry in answers.items() if key[1] in view.by_uid}
+        answers = self._last[1] if self._is_alike else {}
+        answers.update(self._answers)
+        if not before.by_uid.keys() <= view.by_uid.keys():
+            answers = {key: entry for key, entry in answers.items() if key[1] in view.by_uid}
         self._view, self._last = view, (self._moves, answers)
         self._moves, self._answers, self._is_alike = [], {}, True
         self._last_question = None
@@ -101,6 +104,12 @@ class KeptFit(FitSearch):
             self._note(pod, None)
         else:
             super().leave(pod)
+
+    def repeat(self, count: int) -> bool:
+        """Note the next `count` moves of the last plan; False, and nothing is noted, where other moves were made."""
+        if self._is_alike:
+            self._moves += self._last[0][len(self._moves) : len(self._moves) + count]
+        return self._is_alike
 
     def _answer_once(self, pod: PodView, question: tuple[object, ...], ask: Callable[[], T]) -> T:
         if self._journal is not None:
@@ -147,14 +156,15 @@ class KeptFit(FitSearch):
         self._made += 1
 
 
-_FIXED = tuple(name for name in NodeView.__struct_fields__ if name not in ("pods", "ended", "reserved", "placement_at"))
+_CHANGING = ("pods", "ended", "reserved", "placement_at")
+_fixed = operator.attrgetter(*[name for name in NodeView.__struct_fields__ if name not in _CHANGING])
 
 
 def _alike_nodes(one: NodeView, other: NodeView) -> bool:
     """Tell whether all pods get the same answers from a node: the same ones are on it, and take the same of it."""
     if one is other:
         return True
-    same = all(getattr(one, name) is getattr(other, name) for name in _FIXED) and one.reserved == other.reserved
+    same = all(map(operator.is_, _fixed(one), _fixed(other))) and one.reserved == other.reserved
     return same and len(one.pods) == len(other.pods) and all(map(alike_pods, one.pods, other.pods))
 
 

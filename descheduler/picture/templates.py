@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -40,6 +40,7 @@ class Template(msgspec.Struct, frozen=True):
 
 
 _NONE = frozenset[str]()
+_BY_KEY = "templates by key"
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -53,11 +54,12 @@ class SpecGroup:
     Where every pod has amounts or tolerations of its own there is a group for each, so that a group of one is small.
     """
 
-    __slots__ = ("_pods", "_results", "_templates", "first")
+    __slots__ = ("_pods", "_results", "_templates", "first", "size")
 
-    def __init__(self, templates: Iterable[Template], first: PodView | None = None) -> None:
-        """`templates`: at least one. `first`: the first pod, where it is known."""
+    def __init__(self, templates: Iterable[Template], first: PodView | None = None, size: int = 0) -> None:
+        """`templates`: at least one. `first`: the first pod, `size`: number of pods, where they are known."""
         self._templates = tuple(templates)
+        self.size = size or sum([len(template.pods) for template in self._templates])
         self._pods: list[PodView] | None = None
         self._results: dict[Hashable, Any] | None = None
         """Results of `once`; by a function its `counts`, which follow the pods."""
@@ -121,13 +123,6 @@ class SpecGroup:
             return {of(self.first): 1}
         return self.once(of, lambda: Counter([of(pod) for one in self._templates for pod in one.pods]))
 
-    @property
-    def size(self) -> int:
-        """Number of pods."""
-        if len(self._templates) == 1:
-            return len(self._templates[0].pods)
-        return self.once("size", lambda: sum([len(template.pods) for template in self._templates]))
-
     def by_label(self, key: str) -> Mapping[str, tuple[Template, ...]]:
         """Templates that have the label, by its value."""
         if len(self._templates) == 1:
@@ -147,9 +142,9 @@ class SpecGroup:
         """Tell whether these are all its templates."""
         return len(templates) == len(self._templates)
 
-    def changed(self, removed: Iterable[PodView], added: Iterable[PodView]) -> SpecGroup | None:
+    def changed(self, removed: Collection[PodView], added: Collection[PodView]) -> SpecGroup | None:
         """The group without the pods `removed`, and with those `added`; None when no pod is in it."""
-        by_key = {template.pods[0].template: template for template in self._templates}
+        by_key = dict(self.once(_BY_KEY, lambda: {template.pods[0].template: template for template in self._templates}))
         first: PodView | None = self.first
         for key, (old, new) in _by(lambda pod: pod.template, removed, added).items():
             pods = list(by_key.pop(key).pods) if key in by_key else []
@@ -166,12 +161,14 @@ class SpecGroup:
         if not by_key:
             return None
         earlier = [pod for pod in added if place(pod) <= place(self.first)]
-        group = SpecGroup(by_key.values(), min(earlier, key=place) if earlier else first)
+        size = self.size + len(added) - len(removed)
+        group = SpecGroup(by_key.values(), min(earlier, key=place) if earlier else first, size)
         group._results = {
             of: _recount(counts, map(of, removed), map(of, added))
             for of, counts in (self._results or {}).items()
             if callable(of)
         }
+        group._results[_BY_KEY] = by_key
         return group
 
 

@@ -114,12 +114,13 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
     now = times.parse(view.time)
     matches: list[tuple[float, str, Finding]] = []
     newest = _newest(now, config.max_pod_life_time_seconds)
+    zone = newest[_ZONE:]
     for node in handle.nodes:
-        if newest < _oldest(node) and len(newest) == _WRITTEN:
+        if zone == "Z" and newest < _oldest(node):
             continue
         for pod in select(node.all_pods, config.namespaces, config.label_selector):
             created = pod.object.metadata.creation_timestamp
-            if created and newest < created and len(created) == len(newest) and created[-1] == "Z":
+            if created and newest < created and created[_ZONE:] == zone == "Z":
                 continue
             age = pods.age_seconds(pod, now)
             finding = _judge_pod(pod, age, now, config) if _too_old(age, config.max_pod_life_time_seconds) else None
@@ -146,7 +147,8 @@ def numbers(pod: PodView, view: View, config: Config, _handle: Handle) -> str:
     return "; ".join(words)
 
 
-_WRITTEN = len("2026-01-01T00:00:00Z")
+_ZONE = len("2026-01-01T00:00:00")
+"""Where `Z` is the rest of a time as the API server writes it."""
 
 
 def _oldest(node: NodeView) -> str:
@@ -154,8 +156,7 @@ def _oldest(node: NodeView) -> str:
 
     def oldest() -> str:
         timestamps = [pod.object.metadata.creation_timestamp or "" for pod in node.all_pods]
-        odd = [text for text in timestamps if len(text) != _WRITTEN or text[-1] != "Z"]
-        return "" if odd else min(timestamps, default="")
+        return "" if {text[_ZONE:] for text in timestamps} - {"Z"} else min(timestamps, default="")
 
     return node.once(NAME, oldest)
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 from descheduler.arguments.common import PodChoice
-from descheduler.framework import Conversation, Finding, Handle, PodView, View
+from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
 from descheduler.picture import pods
 from descheduler.rules.pod_filter import select
 
@@ -42,18 +41,12 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod with too many restarts; on each node those with most come first."""
     init, least = config.including_init_containers, config.pod_restart_threshold
     for node in handle.nodes:
-        restarted = node.those((NAME, init), _RESTARTED[init])
-        most = node.once((NAME, init), functools.partial(_most, restarted, init))
-        if most < least:
+        if node.once((NAME, init), functools.partial(_most, node, init)) < least:
             continue
-        counts = (
-            (pods.restarts(pod, init=init), pod)
-            for pod in select(restarted, config.namespaces, config.label_selector)
-            if _in_states(pod, config)
-        )
+        often = [pod for pod in node.all_pods if pods.restarts(pod, init=init) >= least]
+        chosen = [pod for pod in select(often, config.namespaces, config.label_selector) if _in_states(pod, config)]
+        counts = [(pods.restarts(pod, init=init), pod) for pod in chosen]
         for count, pod in sorted(counts, key=lambda entry: (-entry[0], entry[1].key)):
-            if count < least:
-                break
             yield Finding(
                 pod=pod.uid,
                 reason="TooManyRestarts",
@@ -72,15 +65,8 @@ def numbers(pod: PodView, _view: View, config: Config, _handle: Handle) -> str:
     return f"{count} of {config.pod_restart_threshold} restarts{states}"
 
 
-def _most(restarted: Iterable[PodView], init: bool) -> int:
-    return max([pods.restarts(pod, init=init) for pod in restarted], default=0)
-
-
-_RESTARTED: Mapping[bool, Callable[[PodView], bool]] = {
-    False: lambda pod: pods.restarts(pod) > 0,
-    True: lambda pod: pods.restarts(pod, init=True) > 0,
-}
-"""Whether a pod was restarted at all, without and with its init containers."""
+def _most(node: NodeView, init: bool) -> int:
+    return max([pods.restarts(pod, init=init) for pod in node.all_pods], default=0)
 
 
 def _in_states(pod: PodView, config: Config) -> bool:

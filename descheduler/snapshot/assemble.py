@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import bisect
 import functools
+import itertools
+import operator
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -164,6 +166,8 @@ class PlacedPods:
         """Pods that left and came with the last reading, by node; a node that keeps its pods is missing."""
         self._classes: Mapping[str, int] = {}
         self._pods: dict[_Place, PodView] = {}
+        self._objects: list[PackedPod] = []
+        """Those of the last reading, in their order."""
         self._left_out: dict[_Place, Problem] = {}
         """Why there is no value of an object: a fault of ours."""
         self._troubled: dict[_Place, PodView] = {}
@@ -181,12 +185,18 @@ class PlacedPods:
         current: dict[_Place, PackedPod] = objects.by_kind["Pod"]
         moves: dict[str, Moves] = defaultdict(lambda: ([], []))
         previous, renewed = self._pods, classes != self._classes
+        # Mostly an object is where it was in the order; beyond one that is gone all have to be looked up.
+        elsewhere = itertools.starmap(operator.is_not, itertools.zip_longest(current.values(), self._objects))
         touched = [
-            w for w, obj in current.items() if renewed or (one := previous.get(w)) is None or one.object is not obj
+            where
+            for where in (current if renewed else itertools.compress(current, elsewhere))
+            if renewed or (one := previous.get(where)) is None or one.object is not current[where]
         ]
+        touched = list(dict.fromkeys((*touched, *self._left_out)))
+        self._objects = list(current.values())
         if len(previous) + sum(where not in previous for where in touched) > len(current):
             touched += previous.keys() - current.keys()
-        for where in [*touched, *(one for one in self._left_out if one not in current)]:
+        for where in touched:
             before, obj = previous.get(where), current.get(where)
             self._left_out.pop(where, None)
             if before is not None:

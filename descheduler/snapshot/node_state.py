@@ -213,9 +213,10 @@ class NodeState:
         if written and written.reserved_cpus is None:  # CPUs that scheduler and kubelet gave to pods.
             by_scheduler = [one.pod.resource_status.cpuset for one in self.pods if one.pod.active]
             pinned = cpuset.union([*by_scheduler, *(alloc.cpuset for alloc in self._reported.allocs.values())])
+        finished = ended(self.pods)
         self.view = self.view.with_pods(
-            tuple(active(self.pods)),
-            tuple(ended(self.pods)),
+            tuple(active(self.pods) if finished else self.pods),
+            tuple(finished),
             moves=(removed, new),
             reserved=(
                 reserved_cpus(

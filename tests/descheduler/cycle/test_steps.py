@@ -228,3 +228,13 @@ def test_searches_of_a_plan_before_a_quiet_one_hold(view: View, monkeypatch: pyt
         counts.append(len(searches))
     assert counts[0] > 0
     assert counts[1:] == [0, 0]
+
+
+def test_a_plan_that_explains_is_not_repeated_and_nothing_older_is(view: View) -> None:
+    asked = Asked()
+    a, b = asked.plugin("a", frozenset()), asked.plugin("b", frozenset())
+    planner.plan(view, asked.setup(a, b))
+    planner.plan(view, asked.setup(b), explained="p0")
+    plan, fresh = (planner.plan(one, asked.setup(a, b)) for one in (view, replace(view, cache=None)))
+    assert "".join(asked.log) == "abbabab"
+    assert (decided(plan), plan.nodes) == (decided(fresh), fresh.nodes)

@@ -74,6 +74,27 @@ def test_what_has_not_changed_stays_the_same_object() -> None:
     assert again["x"] is before["x"]
 
 
+def test_a_pod_left_out_for_a_fault_hides_nothing_and_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, make, bad = Server(), assemble._pod, ["x"]
+
+    def pod(obj: Any, *args: Any) -> Any:
+        if obj.metadata.name in bad:
+            raise ArithmeticError("a fault")
+        return make(obj, *args)
+
+    monkeypatch.setattr(assemble, "_pod", pod)
+    for name in "xyz":
+        server.put(name)
+    objects, pictures, names = cluster.nothing_yet(), assemble.Pictures(), []
+    for change in (lambda: None, lambda: server.pods.pop("z"), bad.clear, lambda: server.pods.pop("x")):
+        change()
+        objects = cluster.read(server, before=objects)
+        view = pictures.view(objects, NOW)
+        names.append(("".join(pod.pod.name for pod in view.pods()), len(view.problems)))
+    faults = [count - names[-1][1] for _, count in names]
+    assert ([name for name, _ in names], faults) == (["yz", "y", "xy", "y"], [1, 1, 0, 0])
+
+
 def test_a_pod_of_the_same_name_and_version_is_another_one_by_its_uid() -> None:
     server = Server()
     server.put("x")
