@@ -19,6 +19,8 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 _LONGEST_PREFIX = 253
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_INT64 = 2**63
+_MOST_DIGITS = 19
 
 
 def read(document: JSONDocument, value: Any, path: str) -> objects.LabelSelector:
@@ -108,10 +110,16 @@ def check_requirement(key: str, operator: str, values: tuple[str, ...]) -> None:
         raise ValueError(f"{key}: {wrong[0][:80]!r} is not the value of a label")
 
 
+def whole_number(text: str) -> int | None:
+    """The number that `text` writes; None when it writes none of 64 bits. Source: strconv.ParseInt."""
+    number = int(text) if _INTEGER.fullmatch(text) and len(text.lstrip("+-0")) <= _MOST_DIGITS else None
+    return number if number is not None and -_INT64 <= number < _INT64 else None
+
+
 def _number_holds(operator: str, value: str, values: tuple[str, ...]) -> bool:
-    if len(values) != 1 or not (_INTEGER.fullmatch(value) and _INTEGER.fullmatch(values[0])):
+    number, bound = whole_number(value), whole_number(values[0]) if len(values) == 1 else None
+    if number is None or bound is None:
         return False
-    number, bound = int(value), int(values[0])
     return number > bound if operator == "Gt" else number < bound
 
 
@@ -140,7 +148,7 @@ def _parse_part(part: str) -> objects.LabelRequirement:
         raise ValueError(f"{part!r} is not a label selector like role=worker, zone in (a,b), gpu, !gpu or cores>8")
     numeric = operator in ("Gt", "Lt")
     check_requirement(key, "In" if numeric else operator, values)
-    if numeric and not _INTEGER.fullmatch(values[0]):
+    if numeric and whole_number(values[0]) is None:
         raise ValueError(f"{part!r} does not compare with a whole number")
     return objects.LabelRequirement(key=key, operator=operator, values=values or None)
 

@@ -11,9 +11,8 @@ from typing import TypeVar
 
 import msgspec
 
-from koordlite.model import keys, label_selectors, node_selectors
+from koordlite.model import keys, label_selectors, node_selectors, reservation_affinity
 from koordlite.model.errors import UNREADABLE, InputError, Problem
-from koordlite.model.label_selectors import check_requirement
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import (
     NodeSelectorTerm,
@@ -22,7 +21,6 @@ from koordlite.model.wire.objects import (
     Toleration,
 )
 from koordlite.model.wire.reservation import (
-    AffinityText,
     ControllerReference,
     ObjectReference,
     Owner,
@@ -135,36 +133,20 @@ NO_AFFINITY = Affinity()
 
 def parse_affinity(annotations: Mapping[str, str] | None, owner: str) -> Affinity | None:
     """The affinity of pod `owner`; None without one, InputError when it cannot be read."""
-    written = read(AffinityText, annotations, keys.RESERVATION_AFFINITY, owner)
-    if written is None:
+    text = (annotations or {}).get(keys.RESERVATION_AFFINITY)
+    if text is None:
         return None
-    required = written.required_during_scheduling_ignored_during_execution
-    terms = None if required is None else required.reservation_selector_terms or ()
     try:
-        for term in terms or ():
-            _check(term)
-    except ValueError as error:
-        text, do = (annotations or {})[keys.RESERVATION_AFFINITY], "fix the selector; until then no reservation matches"
-        raise InputError(Problem(owner, keys.RESERVATION_AFFINITY, text, str(error), do)) from error
+        annotation = reservation_affinity.read(text)
+    except UNREADABLE as error:
+        raise _unreadable(owner, keys.RESERVATION_AFFINITY, text, error) from error
+    required = annotation.required_during_scheduling_ignored_during_execution
     return Affinity(
-        name=written.name,
-        labels=written.reservation_selector or {},
-        terms=terms,
-        tolerations=written.tolerations or (),
+        name=annotation.name,
+        labels=annotation.reservation_selector or {},
+        terms=None if required is None else required.reservation_selector_terms or (),
+        tolerations=annotation.tolerations or (),
     )
-
-
-def _check(term: NodeSelectorTerm) -> None:
-    """ValueError when a line of the term can hold for nothing as it stands."""
-    for line in term.match_expressions or ():
-        values, is_number = line.values or (), line.operator in ("Gt", "Lt")
-        if is_number and not (len(values) == 1 and values[0].isascii() and values[0].isdigit()):
-            # A sign does not begin the value of a label.
-            raise ValueError(f"{line.key}: {line.operator} needs one whole number without a sign")
-        check_requirement(line.key, "In" if is_number else line.operator, values)
-    for line in term.match_fields or ():
-        if line.operator not in ("In", "NotIn") or len(line.values or ()) != 1:
-            raise ValueError(f"{line.key}: a field is compared with one value, by In or NotIn")
 
 
 def check_owners(owners: Iterable[Owner] | None) -> None:
@@ -222,5 +204,8 @@ def read(shape: type[T], annotations: Mapping[str, str] | None, key: str, owner:
     try:
         return (msgspec.json.decode(text, type=shape | None) if text else None) or shape()
     except UNREADABLE as error:
-        do = "fix the annotation; until then no reservation matches"
-        raise InputError(Problem(owner, key, text, str(error), do)) from error
+        raise _unreadable(owner, key, text, error) from error
+
+
+def _unreadable(owner: str, key: str, text: str, error: BaseException) -> InputError:
+    return InputError(Problem(owner, key, text, str(error), "fix the annotation; until then no reservation matches"))

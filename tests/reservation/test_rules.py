@@ -13,10 +13,11 @@ from hypothesis import strategies as some
 from koordlite.model import times
 from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
-from koordlite.model.wire.objects import PodObject
+from koordlite.model.wire.objects import LabelRequirement, NodeSelectorTerm, PodObject, Toleration
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.reservation import capacity, lifecycle, matching
 from koordlite.reservation.capacity import Demand, Holding, NodeCapacity
+from koordlite.reservation.matching import Affinity
 from koordlite.reservation.placeholder import reserve_pod
 
 NOW = 1_800_000_000.0
@@ -119,6 +120,7 @@ def test_whatever_is_written_in_annotations_is_read_or_refused_by_name(text: str
         ('{"key":"a","operator":"Gt","values":["x"]}', "Gt needs one whole number"),
         ('{"key":"a","operator":"Lt","values":["-1"]}', "Lt needs one whole number without a sign"),
         ('{"key":"-","operator":"Gt","values":["1"]}', "'-' is not a label key"),
+        ('{"key":"a","operator":"Gt","values":["9223372036854775808"]}', "Gt needs one whole number"),
         ('{"key":"a","operator":"In"}', "a"),
     ],
 )
@@ -127,6 +129,34 @@ def test_a_selector_that_can_select_nothing_is_refused(text: str, line: str) -> 
     note = f'{{"requiredDuringSchedulingIgnoredDuringExecution":{terms}}}'
     with pytest.raises(InputError, match=line):
         matching.parse_affinity({"scheduling.koordinator.sh/reservation-affinity": note}, "pod/ns/p")
+
+
+@pytest.mark.parametrize(
+    ("note", "affinity"),
+    [
+        ("", Affinity()),
+        ("null", Affinity()),
+        ('{"name":null,"tolerations":null,"requiredDuringSchedulingIgnoredDuringExecution":null}', Affinity()),
+        ('{"requiredDuringSchedulingIgnoredDuringExecution":{"reservationSelectorTerms":null}}', Affinity(terms=())),
+        ('{"reservationSelector":{"a":null}}', Affinity(labels={"a": ""})),
+        (
+            '{"tolerations":[null,{"key":null,"operator":"Exists"}]}',
+            Affinity(tolerations=(Toleration(), Toleration(operator="Exists"))),
+        ),
+        (
+            '{"requiredDuringSchedulingIgnoredDuringExecution":{"reservationSelectorTerms":'
+            '[null,{"matchExpressions":[{"key":"a","operator":"In","values":[null]}]}]}}',
+            Affinity(
+                terms=(
+                    NodeSelectorTerm(),
+                    NodeSelectorTerm(match_expressions=(LabelRequirement(key="a", operator="In", values=("",)),)),
+                )
+            ),
+        ),
+    ],
+)
+def test_nulls_are_what_go_decodes_them_to(note: str, affinity: Affinity) -> None:
+    assert matching.parse_affinity({"scheduling.koordinator.sh/reservation-affinity": note}, "pod/ns/p") == affinity
 
 
 def test_nothing_changes_the_same_status_comes_back() -> None:

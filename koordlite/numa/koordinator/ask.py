@@ -9,13 +9,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from koordlite.model import keys
+from koordlite.model import keys, reservation_affinity
 from koordlite.model.errors import UNREADABLE
 from koordlite.model.once import Once
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.pod.values import NO_PREFERENCE, Pod, ResourceSpec
 from koordlite.model.reading import declared
-from koordlite.model.wire.reservation import AffinityText
 from koordlite.numa.koordinator.values import (
     CPUS_NOT_WHOLE,
     DEFAULT_BIND,
@@ -91,7 +90,7 @@ def of(pod: Pod, settings: NUMAArgs = DEFAULTS) -> PodRequest | Refusal | None:
         return None
     affinity = pod.annotations.get(keys.RESERVATION_AFFINITY)
     try:
-        msgspec.json.decode(affinity or "{}", type=AffinityText | None)
+        reservation_affinity.read(affinity or "")
     except UNREADABLE as error:
         return refuse(f"{keys.RESERVATION_AFFINITY}: {error}", code=NEVER)
     plain = PodRequest(
