@@ -89,6 +89,14 @@ def test_a_patch_puts_its_containers_where_kubernetes_puts_them(patch, names):
     assert [container["name"] for container in made.pod["spec"]["containers"]] == names
 
 
+def test_a_patch_of_one_of_two_ports_with_a_number_leaves_the_other():
+    ports = [{"containerPort": 53, "protocol": "UDP"}, {"containerPort": 80}, {"containerPort": 53, "protocol": "TCP"}]
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "ports": ports}]}}
+    patch = {"spec": {"containers": [{"name": "a", "ports": [{"containerPort": 53, "name": "dns"}]}]}}
+    made = admitted(profile(patch=patch), pod=pod)
+    assert made.pod["spec"]["containers"][0]["ports"] == [{**ports[0], "name": "dns"}, ports[2], ports[1]]
+
+
 def test_a_patch_may_remove_a_label_and_add_to_a_container():
     container = {"name": "main", "env": [{"name": "A", "value": "1"}]}
     made = admitted(profile(patch={"metadata": {"labels": {"app": None}}, "spec": {"containers": [container]}}))

@@ -6,6 +6,7 @@ JSON objects, because everything that is not changed has to come out as it went 
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
 import json
@@ -225,14 +226,18 @@ def merged(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any
 
 def _merged_items(key: str, present: Sequence[Any], patch: Sequence[Any]) -> list[Any]:
     """Items of list `key` after its patch: those of the patch in its order, new ones before what is present, others
-    after what precedes them now. Source: apimachinery `normalizeElementOrder` (strategicpatch/patch.go)."""
+    after what precedes them now. Of several with one merge key (a port by TCP and UDP) the first is patched, and the
+    others stay behind it. Source: apimachinery `normalizeElementOrder` (strategicpatch/patch.go)."""
     name, patched = _MERGE_KEYS[key], dict[Any, Any]()
 
     def identity(item: Any) -> str | int | None:
         found = item.get(name) if isinstance(item, Mapping) else None
         return found if isinstance(found, str | int) else None
 
-    places = {identity(item): place for place, item in enumerate(present)}
+    places, doubles = dict[Any, int](), collections.defaultdict[Any, list[Any]](list)
+    for place, item in enumerate(present):
+        if places.setdefault(identity(item), place) != place:
+            doubles[identity(item)].append(item)
     for item in patch:
         own = identity(item)
         if own is None:
@@ -243,7 +248,7 @@ def _merged_items(key: str, present: Sequence[Any], patch: Sequence[Any]) -> lis
     for own, item in patched.items():
         while rest and rest[0][0] < places.get(own, -1):
             items.append(rest.pop(0)[1])
-        items.append(item)
+        items += item, *doubles[own]
     return [*items, *(item for _, item in rest)]
 
 
