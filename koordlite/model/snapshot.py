@@ -128,7 +128,8 @@ class Snapshot:
     memory_places: Mapping[str, MemoryPlace] = dataclasses.field(default_factory=dict)
     """By group of containers with a promise, of all while a strategy asks for `memory_places`; some seconds old."""
     memory_held: Mapping[str, MemoryCharge] = dataclasses.field(default_factory=dict)
-    """By group, of those for which a strategy asks (`memory_held`), at this instant."""
+    """By group, of those for which a strategy asks (`memory_held`); at this instant while a strategy enforces, else
+    some seconds old."""
     remembered: Mapping[str, Memory] = dataclasses.field(default_factory=dict)
     """By strategy name: the last `Decision.remember`."""
     evicted: Mapping[str, float] = dataclasses.field(default_factory=dict)

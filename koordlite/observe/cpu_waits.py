@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import itertools
+import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -54,6 +55,8 @@ class _SampledPod(msgspec.Struct):
     """Its groups with a quota."""
     threads: tuple[int, ...] = ()
     listed_at: float | None = None
+    tried_at: float = -math.inf
+    """Time of the last try to list its threads."""
     counters: Counters = msgspec.field(default_factory=dict)
     points: collections.deque[_Point] = msgspec.field(default_factory=collections.deque)
 
@@ -77,13 +80,14 @@ class CPUWaitReader:
         return {uid: window for uid, pod in pods.items() if (window := _window(pod))}
 
     def follow(self, now: float, places: Mapping[str, PodGroups], limits: Mapping[str, Cgroup]) -> None:
-        """Keep the threads of each pod at hand, a few pods a tick, and count nothing."""
+        """Keep the threads of each pod at hand, a few pods a tick and the first of `places` first; count nothing."""
         pods = self._sampled(places, limits)
-        since = {uid: -1.0 if pod.listed_at is None else pod.listed_at for uid, pod in pods.items()}
-        for uid in sorted(pods, key=lambda uid: since[uid])[:LISTS_A_TICK]:
-            if since[uid] < 0 or now - since[uid] >= LIST_SECONDS:
-                with contextlib.suppress(OSError, ValueError):  # It went away, or is not there yet.
-                    self._choose(now, pods[uid], places[uid])
+        due = (uid for uid, pod in pods.items() if pod.listed_at is None or now - pod.listed_at >= LIST_SECONDS)
+        # One that cannot be listed is behind those that were not tried since.
+        for uid in sorted(due, key=lambda uid: pods[uid].tried_at)[:LISTS_A_TICK]:
+            pods[uid].tried_at = now
+            with contextlib.suppress(OSError, ValueError):  # It went away, or is not there yet.
+                self._choose(now, pods[uid], places[uid])
 
     def counters(self, uids: Iterable[str]) -> Counters:
         """The counters of threads of these pods at this moment, those of the first pods first."""

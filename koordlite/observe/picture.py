@@ -293,7 +293,7 @@ class Observer:
         again costs nothing while what the answer depends on stays the same."""
         inputs = (needs, snapshot.pods, snapshot.places, snapshot.cgroups)
         groups = self._unchanged.of("memory asked for", inputs, lambda: wants.of_picture(snapshot, needs.memory_held))
-        memory = self._memory_held.turn(snapshot.time, groups)
+        memory = self._unchanged.same("memory held", self._memory_held.turn(snapshot.time, groups))
         waits = self._unchanged.same("CPU waits", self._look_at_waits(snapshot, needs))
         node = snapshot.node.name if snapshot.node else ""
         objectives = self._unchanged.same("objectives", self._objectives.read(snapshot.time, snapshot.pods, node))

@@ -162,6 +162,26 @@ def test_threads_are_followed_without_being_counted_and_counted_when_asked_for(k
     assert reader.counters(["u"]) == {}
 
 
+def test_pods_that_cannot_be_listed_keep_nobody_from_their_turn(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = watching(kernel)
+    kernel.threads = {11: (10**9, 5)}
+    many = {f"gone{n}": PodGroups(f"kubepods/podgone{n}", {}) for n in range(cpu_waits.LISTS_A_TICK)}
+    threads = Cgroups.threads
+
+    def listed(cgroups: Cgroups, group: str) -> list[int]:
+        if "gone" in group:
+            raise FileNotFoundError(group)
+        return threads(cgroups, group)
+
+    monkeypatch.setattr(Cgroups, "threads", listed)
+    reader.follow(0, many | PLACES, LIMITS)
+    assert reader.counters(["u"]) == {}, "the first of the list have the first turn"
+    reader.follow(1, many | PLACES, LIMITS)
+    assert reader.counters(["u"])
+
+
 def test_in_a_surge_a_pod_that_its_own_quota_stopped_says_nothing(kernel: Kernel) -> None:
     reader = watching(kernel)
     kernel.threads = {11: (10**9, 5)}
