@@ -171,11 +171,11 @@ class Extender:
             busy = load.refusals(passed) if load is not None else {}
             if busy:
                 passed, refused = [name for name in passed if name not in busy], {**refused, **busy}
+            attempt = self._remember_attempt(pod, names, len(passed), refused, matches=matches, load=load)
             with self.cluster.lock:
                 before = self.refused_pods.pop(pod.uid, None)
                 if not passed:
                     self._remember_refusal(pod, obj, board, names, matches, load=load, busy=busy, before=before)
-            attempt = self._remember_attempt(pod, names, len(passed), refused, matches=matches, load=load)
             if len(passed) == 1:
                 self._assume_for_now(pod, passed[0], attempt)
                 self._undecided = pod.uid, self.cluster.now()
