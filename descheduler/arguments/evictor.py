@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Literal
 
 from descheduler.arguments.common import LabelSelector, Namespaces
@@ -31,6 +32,12 @@ class PriorityThreshold:
     def __post_init__(self) -> None:
         if self.value is not None and self.name:
             raise ValueError("priorityThreshold takes a value or a name, not both")
+
+    def number(self, classes: Mapping[str, int]) -> int:
+        """The priority from which on pods stay; `classes` are the cluster's PriorityClasses, which hold the name."""
+        if self.name:
+            return classes[self.name]
+        return SYSTEM_CRITICAL if self.value is None else self.value
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -170,10 +170,7 @@ def _critical(pod: PodView, _view: View, _args: Args) -> str:
 
 
 def _threshold(pod: PodView, view: View, args: Args) -> str:
-    threshold, priority = args.priority_threshold, pod.pod.priority
-    limit = SYSTEM_CRITICAL if threshold.value is None else threshold.value
-    if threshold.name:
-        limit = view.priority_classes[threshold.name]
+    limit, priority = args.priority_threshold.number(view.priority_classes), pod.pod.priority
     above = priority is not None and limit <= priority < SYSTEM_CRITICAL
     return f"its priority {priority} is not below the threshold {limit}" if above else ""
 

@@ -83,11 +83,13 @@ class PodView(msgspec.Struct, frozen=True):
         return f"{controller.kind}/{self.pod.namespace}/{controller.name}" if controller else ""
 
     def request_nano(self, resource: str) -> int:
-        """Requested nano-units of the resource, 0 when none; each pod takes one of `pods`."""
-        if resource == "pods":
-            return _NANO_PER_UNIT
+        """Requested nano-units of the resource, 0 when none."""
         amount = self.pod.requests.get(resource)
         return amount.nano if amount else 0
+
+    def taken_nano(self, resource: str) -> int:
+        """Nano-units of the resource that the pod takes from its node: of `pods` one, else its request."""
+        return _NANO_PER_UNIT if resource == "pods" else self.request_nano(resource)
 
     @property
     def promised(self) -> bool:

@@ -85,7 +85,7 @@ def _even_out(
         return False
     gains: list[tuple[float, PodView]] = []
     for pod in pod_filter.leaving(node.pods, config, handle):
-        without = {name: amount - pod.request_nano(name) for name, amount in requested.items()}
+        without = {name: amount - pod.taken_nano(name) for name, amount in requested.items()}
         gain = before - imbalance(without, allocatable)
         if gain > config.min_improvement_threshold:
             gains.append((gain, pod))

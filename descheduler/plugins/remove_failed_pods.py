@@ -45,7 +45,8 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
             age, least = pods.age_seconds(pod, now), config.min_pod_lifetime_seconds
             reasons = dict.fromkeys(_reasons(pod, config))
             codes = dict.fromkeys(pods.exit_codes(pod, init=config.including_init_containers))
-            if age < least or owned_by(pod, config.exclude_owner_kinds):
+            # 0 is any age, also that of a pod whose node's clock is ahead.
+            if (least and age < least) or owned_by(pod, config.exclude_owner_kinds):
                 continue
             if config.reasons and reasons.keys().isdisjoint(config.reasons):
                 continue

@@ -91,6 +91,6 @@ def leaving(pods: Iterable[PodView], config: MovingPods, handle: Handle) -> list
 
 
 def staying_requests(node: NodeView, handle: Handle, resources: Collection[str]) -> dict[str, int]:
-    """Nano-units that the pods which stay on the node request."""
+    """Nano-units that the pods which stay on the node take."""
     staying = [pod for pod in node.pods if not handle.going(pod)]
-    return {name: sum(pod.request_nano(name) for pod in staying) for name in resources}
+    return {name: sum(pod.taken_nano(name) for pod in staying) for name in resources}

@@ -31,6 +31,8 @@ def node(cluster: Any) -> None:
         pytest.param("2026-01-01T11:00:01Z", {}, False, id="a second less is not"),
         pytest.param("2026-01-01T11:59:59Z", ANY_AGE, True, id="null asks for no age"),
         pytest.param(None, {"minPodLifetimeSeconds": 60}, True, id="unknown age is old"),
+        pytest.param("2026-01-01T12:00:09Z", ANY_AGE, True, id="0 is any age, also by a clock that is ahead"),
+        pytest.param("2026-01-01T12:00:09Z", {"minPodLifetimeSeconds": 1}, False, id="ahead is younger than any age"),
     ],
 )
 def test_age(cluster: Any, evicted: Evicted, created: str | None, args: Object, goes: bool) -> None:

@@ -78,6 +78,12 @@ def test_without_selectors_all_pods_are_chosen(spread: Any, costs: Any) -> None:
     assert list(costs({})) == ["c-db", "a-db", "a-web", "b-large", "b-small"]
 
 
+def test_a_pod_requests_no_pods(spread: Any, costs: Any) -> None:
+    """As in Koordinator: a weight of `pods` makes no pod large, and no node full."""
+    assert costs({**TARGETS, "resourceWeights": {"cpu": 1, "pods": 1e6}}) == costs(TARGETS)
+    assert list(costs({**TARGETS, "resourceWeights": {"pods": 1}})) == ["a-web", "b-large", "b-small"]
+
+
 def test_weights_say_what_large_means(spread: Any, costs: Any) -> None:
     spread.pod("b-broad", "b", cpu="1", memory="32Gi", labels={"app": "web"})
     assert next(iter(costs({**TARGETS, "resourceWeights": {"cpu": 1}}))) == "b-large"
