@@ -368,7 +368,7 @@ def no_prod_thresholds(given: Any, wanted: Any, found: Any) -> bool:
     """Of a pool without prod thresholds Koordinator counts more nodes as underutilized than numberOfNodes: more go."""
     pools = given["args"].get("nodePools") or ()
     without = any(not (pool.get("prodLowThresholds") or pool.get("prodHighThresholds")) for pool in pools)
-    return without and bool(given["args"].get("numberOfNodes")) and found != "refused" and _count(found) == 0
+    return without and bool(given["args"].get("numberOfNodes")) and _count(found) == 0 < _count(wanted)
 
 
 @deviation(
@@ -382,7 +382,7 @@ def relieved_in_another_order(given: Any, wanted: Any, found: Any) -> bool:
         return False
     goes = {*found.get("evicted", ()), *wanted.get("evicted", ())}
     homes = {pod["spec"].get("nodeName") for pod in given["pods"] if _key(pod) in goes}
-    return len(homes) > 1 or bool(found["not expected"] or found["missing"])
+    return len(homes) > 1 and abs(_count(found) - _count(wanted)) <= 1
 
 
 @deviation("load-booking: room is booked for a pod when it goes, not when it is looked at", "run LowNodeLoad")
@@ -421,7 +421,7 @@ def rival_of_the_candidate(given: Any, wanted: Any, found: Any) -> bool:
     """A pod that is there has a term against the candidate, or one in the domain, on another node, is in its way."""
     pods = given.get("podsOnNode") or given.get("podsOnNodes") or given.get("pods") or ()
     domain = "nodes" in given and _has_terms(given["pod"])
-    return (domain or any(map(_has_terms, pods))) and _refused_only_here(wanted, found)
+    return (domain or any(map(_has_terms, pods))) and _refused_only_here(given, wanted, found)
 
 
 @deviation(
@@ -434,7 +434,7 @@ def rival_of_the_candidate(given: Any, wanted: Any, found: Any) -> bool:
 )
 def spread_of_the_candidate(given: Any, wanted: Any, found: Any) -> bool:
     """The candidate has to be spread, and would lie no better there."""
-    return _refused_only_here(wanted, found) and bool(_spec(given["pod"]).get("topologySpreadConstraints"))
+    return _refused_only_here(given, wanted, found) and bool(_spec(given["pod"]).get("topologySpreadConstraints"))
 
 
 @deviation(
@@ -450,12 +450,14 @@ def ports_or_volumes(given: Any, wanted: Any, found: Any) -> bool:
     spec = _spec(given["pod"])
     ports = [port for one in spec.get("containers") or () for port in one.get("ports") or () if port.get("hostPort")]
     company = (spec.get("affinity") or {}).get("podAffinity")
-    return _refused_only_here(wanted, found) and bool(ports or spec.get("volumes") or company)
+    return _refused_only_here(given, wanted, found) and bool(ports or spec.get("volumes") or company)
 
 
 @deviation("fit-own-node: the room that a pod has on its own node is its own", "koordNodeFit")
 def fits_where_it_is(given: Any, wanted: Any, found: Any) -> bool:
     """Koordinator asks whether the pod would fit beside itself."""
+    if given.get("excludeCurrentNode", given.get("fn") == "PodFitsAnyOtherNode"):
+        return False
     own = _spec(given["pod"]).get("nodeName")
     return bool(found["fits"] and not wanted["fits"]) and own in [node["metadata"]["name"] for node in given["nodes"]]
 
@@ -463,25 +465,27 @@ def fits_where_it_is(given: Any, wanted: Any, found: Any) -> bool:
 @deviation("fit-evict-annotation: the annotation evict finds no place for a pod", "koordEvictorFilter")
 def no_place_for_the_annotated(given: Any, wanted: Any, found: Any) -> bool:
     annotated = _EVICT in (given["pod"]["metadata"].get("annotations") or {})
-    return _refused_only_here(wanted, found) and annotated and bool(given["opts"].get("nodeFit"))
+    return _refused_only_here(given, wanted, found) and annotated
 
 
 @deviation("fit-more: nodeFit asks for host ports and volumes too", "koordNodeFit", "koordEvictorFilter")
 def pods_are_counted(given: Any, wanted: Any, found: Any) -> bool:
-    """Some node has as many pods as it may have, which Koordinator does not count."""
+    """Each node that limits its pods has as many as it may have, which Koordinator does not count."""
     pods = [pod for pod in (given.get("podsOnNodes") or given.get("pods") or ()) if not _has_ended(pod)]
     counts = Counter(_spec(pod).get("nodeName") for pod in pods)
     allowed = {node["metadata"]["name"]: (node.get("status") or {}).get("allocatable") or {} for node in given["nodes"]}
-    full = any(counts[name] >= int(amounts.get("pods", 0)) for name, amounts in allowed.items())
-    return full and _refused_only_here(wanted, found)
+    full = [counts[name] >= int(amounts["pods"]) for name, amounts in allowed.items() if "pods" in amounts]
+    return bool(full) and all(full) and _refused_only_here(given, wanted, found)
 
 
 def _has_ended(pod: Any) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
-def _refused_only_here(wanted: Any, found: Any) -> bool:
-    """It fits for upstream and not for us, in a case of the fit or of the evictor's last filter."""
+def _refused_only_here(given: Any, wanted: Any, found: Any) -> bool:
+    """It fits for upstream and not for us, in a case of the fit or of the evictor's last filter with `nodeFit`."""
+    if not given.get("opts", {"nodeFit": True}).get("nodeFit"):
+        return False
     theirs, ours = (side["fits"] if isinstance(side, dict) else side for side in (wanted, found))
     return theirs is True and ours is False
 

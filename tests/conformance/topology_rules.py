@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from koordlite.model import cpuset, keys
@@ -202,5 +203,10 @@ def _asks_for_what_is_not_there(given: Any, wanted: Any, found: Any) -> bool:
     "trimAllocatable",
 )
 def _negative(given: Any, wanted: Any, found: Any) -> bool:
+    """Only amounts of resources that are reserved below 0 differ."""
+    if found == "refused":
+        return False
     written = json.loads(given["annotations"]["node.koordinator.sh/reservation"])
-    return any(amount.nano < 0 for amount in shapes.quantities(written.get("resources")).values())
+    below = {name for name, amount in shapes.quantities(written.get("resources")).items() if amount.nano < 0}
+    ours, theirs = (side[0] if isinstance(side[0], Mapping) else side[1] for side in (found, wanted))
+    return bool(below) and {n for n in {*ours, *theirs} if ours.get(n) != theirs.get(n)} <= below

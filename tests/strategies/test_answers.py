@@ -118,6 +118,7 @@ def test_kept_answers_are_those_that_would_be_given(build: Any, data: st.DataObj
         "remembered": [{}, {"cpuSuppress": SuppressMemory(followed_milli=3000)}],
     }
     answers, seen = Answers(), build.snapshot()
+    assert DERIVED, "what is derived is recognized by its wrapper"
     for _ in range(8):
         part = data.draw(st.sampled_from(sorted(choices)))
         seen = dataclasses.replace(seen, **{part: data.draw(st.sampled_from(choices[part]))})

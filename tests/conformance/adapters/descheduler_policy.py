@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from descheduler.arguments.evictor import SYSTEM_CRITICAL, Args, PriorityThreshold
+from descheduler.arguments.evictor import Args, PriorityThreshold
 from descheduler.filters import default_evictor
 from descheduler.policy import reader
 from descheduler.policy.upstream import EVICTOR
@@ -86,8 +86,7 @@ def _values(args: Any, wanted: Any, classes: Mapping[str, int]) -> Any:
 
 def _plain(value: Any, wanted: Any, classes: Mapping[str, int]) -> Any:
     if isinstance(value, PriorityThreshold):
-        limit = SYSTEM_CRITICAL if value.value is None else value.value
-        return {name: {"value": classes.get(value.name, limit), "name": ""}[name] for name in wanted}
+        return {name: {"value": value.number(classes), "name": ""}[name] for name in wanted}
     if dataclasses.is_dataclass(value):
         return _values(value, wanted, classes)
     if isinstance(value, tuple):

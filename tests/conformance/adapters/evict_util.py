@@ -66,8 +66,9 @@ def request(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("evict_util.eviction_policy_allowed")
 def policy(given: Any, expect: Any) -> tuple[Any, Any]:
-    allowed = given["podIsNil"] or eviction.allows(given["annotations"] or {}, given["policy"])
-    return {"allowed": allowed}, expect
+    """No pod is one without annotations."""
+    annotations = {} if given["podIsNil"] else given["annotations"] or {}
+    return {"allowed": eviction.allows(annotations, given["policy"])}, expect
 
 
 @adapter("evict_util.default_executor")

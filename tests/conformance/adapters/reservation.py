@@ -56,12 +56,12 @@ def from_kubelet(given: Any, expect: Any) -> tuple[Any, Any]:
     status = (given.get("node") or {}).get("status") or given
     amounts = {side: shapes.quantities(status.get(side)) for side in ("capacity", "allocatable")}
     wanted = shapes.quantities(expect.get("resources") or expect.get("reserved"))
-    # Koordinator's list begins with nothing of cpu and memory.
-    return _more_than_nothing(reservation.from_kubelet(**amounts)), _more_than_nothing(wanted)
+    return _without_zeros(reservation.from_kubelet(**amounts)), _without_zeros(wanted)
 
 
-def _more_than_nothing(amounts: Mapping[str, Quantity]) -> dict[str, Quantity]:
-    return {name: amount for name, amount in amounts.items() if amount.nano}
+def _without_zeros(amounts: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """Koordinator's list begins with nothing of cpu and memory, which says the same as their absence."""
+    return {name: amount for name, amount in amounts.items() if amount.nano or name not in ("cpu", "memory")}
 
 
 @adapter("getNodeReserved")
