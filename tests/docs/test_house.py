@@ -64,16 +64,33 @@ def test_a_name_of_nothing_is_seen() -> None:
     assert is_module("koordlite.plan.order") and not is_module("koordlite.plan.orders")
 
 
-def rooms(top: str) -> list[str]:
-    """Rooms of one program in the order of the table."""
+def rows(top: str) -> list[tuple[list[str], float]]:
+    """Rooms of each row of one program's table, in its order, and their budget in thousands of lines."""
     text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     table = text.partition(f"| room of `{top}/` |")[2].partition("\n\n")[0]
     return [
-        name.rstrip("/").removesuffix(".py")
-        for cell, _ in _ROW.findall(table)
-        for name in _CODE.findall(cell)
-        if name.count("/") == name.endswith("/")
+        ([name.rstrip("/") for name in _CODE.findall(cell) if name.count("/") == name.endswith("/")], float(budget))
+        for cell, budget in _ROW.findall(table)
     ]
+
+
+def rooms(top: str) -> list[str]:
+    """Rooms of one program in the order of the table."""
+    return [name.removesuffix(".py") for names, _ in rows(top) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("names", "budget"),
+    [
+        pytest.param([f"{top}/{name}" for name in names], b, id=" ".join(names))
+        for top in TOPS
+        for names, b in rows(top)
+    ],
+)
+def test_a_room_keeps_its_budget(names: list[str], budget: float) -> None:
+    files = [path for name in names for path in (*(ROOT / name).rglob("*.py"), ROOT / name) if path.suffix == ".py"]
+    lines = sum(path.read_text(encoding="utf-8").count("\n") for path in files)
+    assert 0 < lines < 1000 * budget + 50, "make it simpler, or raise its budget in docs/design.md and say why"
 
 
 @pytest.mark.parametrize("top", TOPS)
