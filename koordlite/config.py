@@ -52,7 +52,8 @@ class Agent:
     """Whether best effort gives way also between two ticks, when latency-sensitive work suddenly needs the CPU. off,
     automatic (by the best way the machine has; not on an emulated one), or required: degraded where there is none."""
     reaction_hertz: float = bounded(50.0, ge=1, le=200)
-    """Most looks a second at the CPU time of node and pods. Fewer where they would cost over reactionCpuPercent."""
+    """Maximum number of looks a second at the CPU time of node and pods. Fewer where they would cost over
+    reactionCpuPercent."""
     reaction_cpu_percent: float = bounded(0.3, ge=0.05, le=2)
     """Percent of one core that these looks may cost. With 1.0 and reactionHertz 100, best effort gives way in about
     half the time."""
@@ -115,7 +116,7 @@ class FlightRecord:
     folder: str = "/var/lib/koordlite/record"
     """Where it is kept. It outlives restarts and boots."""
     max_mib: int = bounded(256, ge=4, le=65536)
-    """Most that it may take; then the oldest goes. 256 MiB hold about a day of 110 busy pods."""
+    """Maximum size; then the oldest goes. 256 MiB hold about a day of 110 busy pods."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ REQUESTED_BY = "sigs.k8s.io/descheduler"
 
 
 SHOWN = 1000
-"""Most requests that are prepared: a plan may have a hundred thousand evictions."""
+"""Maximum number of requests prepared at once: a plan may have a hundred thousand evictions."""
 
 
 def prepare(plan: EvictionPlan) -> tuple[Attempt, ...]:

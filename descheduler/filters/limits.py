@@ -25,7 +25,7 @@ _OPTIONS = {
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Most evictions of one plan; None means no limit, 0 means none at all."""
+    """Maximum number of evictions of one plan; None means no limit, 0 means none at all."""
 
     total: int | None = None
     per_node: int | None = None

@@ -133,9 +133,9 @@ def _parsed(text: str) -> objects.LabelSelector:
 
 
 ASK_ALL = 200
-"""Most nodes that are all asked, for the sake of the report."""
+"""Maximum number of nodes that are all asked, for the sake of the report."""
 ENOUGH = 3
-"""Places after which no further one of more nodes is asked."""
+"""Places at which the search ends where there are more than `ASK_ALL` nodes."""
 
 Answer = tuple[str, tuple[Booking, ...]]
 """Why not, or else what would be taken from which NUMA node."""
@@ -178,7 +178,7 @@ class _Nowhere(msgspec.Struct):
     """Pods of one kind fit nowhere."""
 
     since: int
-    """Number of changes before that."""
+    """Length of the list of changes when they were last asked."""
     refusals: Tally
     unasked: frozenset[str]
     """The node that the pod was on: to others of its kind it might say something else."""

@@ -36,7 +36,7 @@ class Config:
     evictable_namespaces: Namespaces = ANY_NAMESPACE
     """Whose pods may leave; those of the others still count as use."""
     eviction_limits: args.EvictionLimits = args.NO_LIMITS
-    """Most pods that one run may take."""
+    """Maximum number of pods that one run may take."""
 
     def __post_init__(self) -> None:
         args.check_configured(self.thresholds)

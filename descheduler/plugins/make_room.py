@@ -28,9 +28,9 @@ class Config(PodChoice):
     min_priority: int | None = None
     """Only for pods of this priority or above; null: any."""
     max_moves: int = bounded(3, ge=1, le=5)
-    """Most pods that move for one."""
+    """Maximum number of pods that move for one."""
     max_pods: int = bounded(5, ge=1)
-    """Most pods that room is made for in one cycle."""
+    """Maximum number of pods that room is made for in one cycle."""
     evict: bool = False
     """Let pods go; false only reports which ones would."""
 

@@ -186,11 +186,11 @@ class Configuration:
     node_selector: LabelSelector | None = None
     """Only pods of nodes that match are judged; null: of all nodes."""
     max_no_of_pods_to_evict_total: int | None = limit()
-    """Most evictions of one cycle; null: no limit, 0: none."""
+    """Maximum number of evictions of one cycle; null: no limit, 0: none."""
     max_no_of_pods_to_evict_per_node: int | None = limit()
-    """Most evictions of one cycle from one node; null: no limit."""
+    """Maximum number of evictions of one cycle from one node; null: no limit."""
     max_no_of_pods_to_evict_per_namespace: int | None = limit()
-    """Most evictions of one cycle in one namespace; null: no limit."""
+    """Maximum number of evictions of one cycle in one namespace; null: no limit."""
     profiles: tuple[ProfileConfiguration, ...] = (ProfileConfiguration(name=PROFILE),)
     """What is judged. Profiles work one after the other on the same picture."""
 

@@ -264,16 +264,16 @@ class Policy:
     node_selector: str = dataclasses.field(default="", metadata={"check": label_selectors.parse})
     """Only pods of nodes that match are judged, like `role=worker`; empty: all nodes."""
     max_no_of_pods_to_evict_total: int | None = limit()
-    """Most evictions of one cycle; null: no limit, 0: none."""
+    """Maximum number of evictions of one cycle; null: no limit, 0: none."""
     max_no_of_pods_to_evict_per_node: int | None = limit()
-    """Most evictions of one cycle from one node; null: no limit."""
+    """Maximum number of evictions of one cycle from one node; null: no limit."""
     max_no_of_pods_to_evict_per_namespace: int | None = limit()
-    """Most evictions of one cycle in one namespace; null: no limit."""
+    """Maximum number of evictions of one cycle in one namespace; null: no limit."""
     max_no_of_pods_to_evict_per_owner: int | str | None = dataclasses.field(
         default=None, metadata={"yaml": Any, "check": _number_or_percent}
     )
-    """Most evictions of one cycle among the pods of one ReplicaSet, StatefulSet, …, as a number or as a part of its
-    pods like `10%` (rounded down, at least one); null: no limit. Not in upstream."""
+    """Maximum number of evictions of one cycle among the pods of one ReplicaSet, StatefulSet, …, as a number or as a
+    part of its pods like `10%` (rounded down, at least one); null: no limit. Not in upstream."""
     min_delay_per_owner: str | None = dataclasses.field(default=None, metadata={"check": duration.seconds})
     """Least time between evictions of two pods of one ReplicaSet, StatefulSet, …, like `5m`; null: none. Not in
     upstream."""

@@ -22,11 +22,11 @@ from koordlite.model import printable
 API_VERSION = "descheduler.koordlite.io/v1alpha1"
 Object = dict[str, Any]
 PLACES = 3
-"""Most nodes that a pod would fit on that are listed."""
+"""Maximum number of listed nodes that a pod would fit on."""
 MANY_NODES = 200
 """In a cluster of more nodes, of the places of a pod that goes only its target is reported."""
 REQUESTS = 1000
-"""Most requests that a dry run would send that are listed."""
+"""Maximum number of listed requests that a dry run would send."""
 _write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _write_member = msgspec.json.Encoder().encode
 """Several times as fast. What is in lists comes from the API, whose texts are all valid Unicode."""

@@ -215,7 +215,7 @@ _RESULT_TONES = {"Evicted": "good", "InBackground": "good", "Requested": "good",
 PODS_SHOWN = 200
 """Of each kind of answer; a page of thousands is slow and nobody reads it. The search finds the others."""
 PACKED_BYTES = 600_000
-"""Most that one list of packed lines adds to the page: about 30,000 pods."""
+"""Maximum that one list of packed lines adds to the page: about 30,000 pods."""
 _OPEN = 20
 """Pods shown at length; of more, each opens at a click."""
 _SEARCH = "\n" + pathlib.Path(__file__).with_name("search.js").read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ class Selection(msgspec.Struct, frozen=True):
     only: str = ""
     """Name of a plugin, a namespace or a node; empty: everything."""
     limit: int | None = None
-    """Most pods to evict, most that are kept, most nodes and most notes that are listed; None: all."""
+    """Maximum numbers of listed pods to evict, pods that are kept, nodes and notes; None: all."""
 
     def of(self, plan: EvictionPlan) -> EvictionPlan:
         """The plan with these pods alone. InputError when nothing has the name in `only`."""

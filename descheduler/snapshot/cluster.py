@@ -36,7 +36,7 @@ has not changed, 56 µs for an event (docs/performance.md)."""
 FREE_EVENTS = 200
 """Events that are never too many, however short the list."""
 LONGEST_REST = 32
-"""Most cycles for which a kind is listed before a watch of it is tried again."""
+"""Maximum number of cycles for which a kind is listed before a watch of it is tried again."""
 WAITING_BYTES = 4 << 20
 """When so much JSON waits, it is made small at once."""
 

@@ -15,7 +15,7 @@ class EvictionLimits:
     """Limits on the pods that one run may take."""
 
     node: int | None = bounded(None, ge=0)
-    """Most pods from one node; null: no limit of its own."""
+    """Maximum number of pods evicted from one node; null: no limit of its own."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -19,9 +19,9 @@ from collections.abc import Callable
 import msgspec
 
 CONNECTIONS = 64
-"""Most connections at the same time, besides those for probes."""
+"""Maximum number of simultaneous connections, besides those for probes."""
 ADDRESS_CONNECTIONS = 16
-"""Most connections from one address."""
+"""Maximum number of connections from one address."""
 PROBES = 8
 """Slots in which only health is answered."""
 REQUEST_SECONDS = 10.0

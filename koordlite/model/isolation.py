@@ -12,7 +12,7 @@ from typing import TypeVar
 S = TypeVar("S")
 T = TypeVar("T")
 MOST_TOGETHER = 8
-"""Most subjects that `culprits` looks for one by one, when each alone gives no error."""
+"""Maximum number of subjects that `culprits` looks for one by one, when each alone gives no error."""
 
 
 def each(subjects: Iterable[S], judge: Callable[[S], T], otherwise: Callable[[S, str], T]) -> Iterator[T]:

@@ -33,7 +33,7 @@ class EvictionSettings(StrategySettings):
     """Common part of the strategies that evict pods."""
 
     max_evictions_per_round: int = bounded(5, ge=1, le=1000)
-    """Most pods that are evicted in one round; the rest waits for the next, when use has been measured again.
+    """Maximum number of pods evicted in one round; the rest waits for the next, when use has been measured again.
     Koordinator has no bound."""
     evict_partly: bool = False
     """Whether pods are evicted even if a pod far above its request may not be, and all candidates together cannot

@@ -29,9 +29,10 @@ from koordlite.unchanged import Unchanged
 PODS_A_TICK = 16
 """Pods whose processes are looked up in one tick, before the thread begins."""
 MOST_SOCKETS = 4096
-"""Most sockets of a pod that is counted: its owner decides how many it has, and this agent would have to read them."""
+"""Maximum number of sockets of a pod that is counted: its owner decides how many it has, and this agent would have to
+read them."""
 MOST_ALTOGETHER = 65_536
-"""Most sockets of all pods in one count."""
+"""Maximum number of sockets of all pods in one count."""
 REST = 4.0
 """Rest after each pod, in times of the work for it: the thread takes a fifth of a core at most."""
 MOST_OF_A_CORE = 0.01

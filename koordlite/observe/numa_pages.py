@@ -22,7 +22,7 @@ from koordlite.observe import numa
 
 MOST_PROCESSES = 64
 MOST_BYTES = 20 << 20
-"""Most text of numa_maps of one container: a process with many small mappings has megabytes."""
+"""Maximum length of the text of numa_maps read of one container: a process with many small mappings has megabytes."""
 MOST_SECONDS = 1.0
 """To read one container."""
 MOST_THREADS = 256

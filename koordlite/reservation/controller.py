@@ -59,7 +59,7 @@ limit."""
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 1.0, 60.0
 """After requests about one Reservation failed; twice as long after each failure in a row."""
 TOGETHER = 4
-"""Most steps under way at once, of those that take no room another Reservation counts on."""
+"""Maximum number of steps under way at once, of those that take no room another Reservation counts on."""
 RIVAL_SECONDS, DENIED_SECONDS = 10.0, 60.0
 """Between two looks at the lease of Koordinator's scheduler; where it may not be read."""
 SAID_AGAIN_SECONDS = 600.0

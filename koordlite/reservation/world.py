@@ -46,7 +46,7 @@ class World:
         self.koord_schedulers: dict[str, str] = {}
         """Pods of Koordinator's scheduler that run, by uid."""
         self._limits: dict[str, dict[str, Quantity]] = {}
-        """Most that pods may request beside what the node keeps back, by node."""
+        """Upper bound of what pods may request beside what the node keeps back, by node."""
         self._allocatable: dict[str, capacity.Whole] = {}
         """By node, beside what it keeps back."""
         self._namespaces: dict[str, str] = {}

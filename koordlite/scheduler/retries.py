@@ -27,9 +27,9 @@ LOOK_SECONDS = 0.2
 MOST_AT_ONCE = 10
 """Pods that are woken in one look: the first one that is bound wakes all others."""
 LAST_PAUSE = 60.0
-"""Most seconds until a pod is woken again: 1, doubled each time it was in vain."""
+"""Maximum time in seconds until a pod is woken again: 1, doubled each time it was in vain."""
 UNKNOWN_SECONDS = 10.0
-"""Most seconds by which our watch may be behind the scheduler's."""
+"""Maximum delay in seconds of our watch behind the scheduler's."""
 
 
 class _Wakes(msgspec.Struct, frozen=True):

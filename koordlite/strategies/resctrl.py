@@ -52,7 +52,7 @@ class Config(StrategySettings):
     """Whether pods may ask for more than the range of their class, or for nothing at all and so leave their class, as
     in Koordinator. Pods in the besteffort cgroup are of class BE here, whatever their label says."""
     groups_per_namespace: int = bounded(4, ge=0, le=1000)
-    """Most groups for the pods of one namespace, so that none takes all that the hardware has."""
+    """Maximum number of groups for the pods of one namespace, so that none takes all that the hardware has."""
     monitor_pods: bool = False
     """Whether pods of a class get a monitoring group each, so that their cache and bandwidth are measured."""
     monitor_seconds: float = bounded(10.0, ge=0, le=3600)

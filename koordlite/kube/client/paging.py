@@ -17,7 +17,7 @@ from koordlite.model.errors import UNREADABLE
 LIMIT = 500
 """Objects in a part; the server's etcd reads about as many at once."""
 EMPTY_PARTS = 20
-"""Most parts in a row without an object: a server filters what it has read."""
+"""Maximum number of parts in a row without an object: a server filters what it has read."""
 TOKEN_CHARACTERS = 16_384
 """The longest continue token; one holds a key and a version."""
 RESTARTS = 3

@@ -22,7 +22,7 @@ LONGEST_ANNOTATION = 4096
 """Characters. A longer annotation is not read: none that rules read needs as much, and each is parsed, kept in pictures
 and recorded."""
 MOST_PROBLEMS = 10
-"""Most problems of one pod that are listed; the others are counted."""
+"""Maximum number of problems listed for one pod; the others are counted."""
 DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY)
 DECISIVE_NOTES = (
     *(keys.EXTENDED_RESOURCE_SPEC, keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC),

@@ -35,7 +35,7 @@ class TakePolicy(msgspec.Struct, frozen=True):
     strategy: str = ""
     """MostAllocated: the fullest NUMA node that suffices first; any other word: the emptiest."""
     most_holders: int = 1
-    """Most pods that may hold one CPU."""
+    """Maximum number of pods that may hold one CPU."""
 
 
 NO_POLICY = TakePolicy()

@@ -54,7 +54,7 @@ class Reader:
 
     @functools.cached_property
     def allocatable(self) -> dict[int, dict[str, Quantity]]:
-        """Most that they may hand out."""
+        """Upper bound of what they may hand out."""
         return {number: self._amounts(zone, "allocatable") for number, zone in self.nodes.items()}
 
     @functools.cached_property

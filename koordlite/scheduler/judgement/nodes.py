@@ -28,7 +28,7 @@ class Row(msgspec.Struct, frozen=True, eq=False):
     allocatable: Amounts
     """The node's, in nano-units."""
     limits: Amounts = msgspec.field(default_factory=dict)
-    """Most that pods may request of the resources that the node's reservation takes from, in nano-units."""
+    """Upper bound of what pods may request of the resources that the node's reservation takes from, in nano-units."""
     report: Report | None = None
     zones: Zones = msgspec.field(default_factory=dict)
     """What is available by NUMA node, with reservations taken off."""

@@ -23,7 +23,7 @@ from koordlite.model.settings import EvictionSettings
 from koordlite.model.snapshot import NodeSnapshot, Snapshot, has_node, recalled
 
 MOST_NAMES = 50
-"""Most pods of a queue that are named."""
+"""Maximum number of pods named of a queue."""
 Evidence = dict[str, int | float | str]
 
 _WORDS = {
