@@ -53,6 +53,7 @@ _STEP_SECONDS = 0.5
 class Outcome:
     """One exchange, and what ours answered differently."""
 
+    rule: str
     name: str
     differences: tuple[str, ...]
 
@@ -79,7 +80,7 @@ class Player:
             for exchange in exchanges:
                 self._setup(self, exchange["name"])
                 self._make_what_is_read(exchange)
-                yield Outcome(exchange["name"], tuple(self._judged(exchange)))
+                yield Outcome(exchange["rule"], exchange["name"], tuple(self._judged(exchange)))
 
     def _make_what_is_read(self, exchange: Any) -> None:
         """An object that the recording finds was made by somebody else, when ours has none of that name."""

@@ -1,13 +1,14 @@
 """The tests' API server answers as a real one of Kubernetes 1.36 did: recorded exchanges, by the rules they prove.
 
-Each rule names its exchanges; a file is played once, in order. Exchanges that neither product sends are left out of the
+Each exchange names its rule; a file is played once, in order. Exchanges that neither product sends are left out of the
 files: field validation and its warnings, JSON patches, server-side apply, scheduling gates, pods that are created,
-admission policies. Request bodies of PUT in `leases.json` are put right: the recorder had kept one object for all of
+admission policies. Request bodies of PUT in `leases.jsonl` are put right: the recorder had kept one object for all of
 them.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import json
@@ -21,53 +22,6 @@ from tests.apiserver.recorded_player import CRD, RESTRICTED, Outcome, Player
 
 FOLDER = Path(__file__).parent / "recorded"
 RBAC = "rbac.authorization.k8s.io"
-RULES: dict[str, dict[str, tuple[int, ...]]] = {
-    "events-01-needed-fields": {"events": (0, 21, 22, 23, 24, 25, 26, 27, 33)},
-    "events-02-limits": {"events": (28, 29, 30, 31, 32)},
-    "events-03-microseconds": {"events": (35, 36)},
-    "events-04-series-may-change": {"events": (2, 3, 15, 16, 17, 19, 34)},
-    "events-05-all-else-is-immutable": {"events": (4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 18)},
-    "events-06-core-is-less-strict": {"events": (42, 45)},
-    "events-07-namespaces": {"events": (37, 38, 39)},
-    "events-08-names": {"events": (1, 20, 40, 41, 43, 44)},
-    "leases-09-preconditions": {"leases": (3, 4, 5, 7, 14)},
-    "leases-10-create-and-times": {"leases": (0, 1, 2, 6, 8, 9, 10, 11, 12, 13, 15, 16, 17)},
-    "patches-11-null-removes": {"node-status": (0, 1, 2, 3, 15), "pod-patches": (1, 6, 7, 8)},
-    "patches-12-uid-422-version-409": {"node-status": (4, 5, 6), "pod-patches": (2, 3, 4, 5), "nrt": (11,)},
-    "patches-13-quantities": {"node-status": (7, 8, 9, 10, 11)},
-    "patches-14-status-and-spec": {"node-status": (12, 13, 14), "pod-patches": (9, 12)},
-    "patches-15-media-and-bodies": {"node-status": (16, 17, 18, 19), "nrt": (10,)},
-    "patches-17-annotations-and-labels": {"node-status": (20, 21, 22, 23, 24, 25)},
-    "topology-18-owners": {"nrt": (0, 1, 2, 3)},
-    "topology-19-owners-are-named": {"nrt": (12, 13, 14)},
-    "topology-20-zones-are-replaced": {"nrt": (4, 5, 6, 7, 8, 9)},
-    "topology-21-schema": {"custom-resource": (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 16, 17)},
-    "topology-22-dry-run": {"custom-resource": (12, 13, 14, 15, 18)},
-    "topology-24-selectors-and-deletion": {"custom-resource": (19, 20, 21, 22)},
-    "eviction-25-good": {"eviction": (0, 1, 4, 5, 6, 7, 8, 9, 10, 12, 13, 23, 24), "more-pods": (6,)},
-    "eviction-26-budgets": {"eviction": (16, 17, 19, 26, 27, 28), "eviction-unsynced-budget": (0,)},
-    "eviction-27-two-budgets": {"eviction": (18, 20, 21, 30)},
-    "eviction-28-preconditions": {"eviction": (2, 3, 22, 25, 29), "more-pods": (3, 4, 5, 7)},
-    "eviction-29-budget-at-once": {"eviction": (11, 14, 15)},
-    "pods-30-what-may-change": {"pod-patches": (0, 10, 11, 13, 14)},
-    "pods-32-deletion": {"pod-patches": (15, 16, 17, 18)},
-    "binding-33-copies-metadata": {"binding": (0, 1)},
-    "binding-34-preconditions": {"binding": (2, 3, 4, 5, 15, 17, 18), "more-pods": (1, 2)},
-    "binding-35-targets": {"binding": (6, 7, 8, 9, 10, 11, 12, 13, 14, 16), "more-pods": (0,)},
-    "lists-38-continue": {"list": (0, 1, 2, 3)},
-    "lists-39-resource-versions": {"list": (4, 5, 6, 7, 8, 9)},
-    "lists-40-selectors": {"list": (10, 11, 12, 13)},
-    "watches-41-selectors": {"watch": (0, 1)},
-    "watches-42-bookmarks": {"watch-bookmark": (0,)},
-    "watches-43-lists-as-streams": {"watch": (6, 7, 8, 9, 10, 11, 12)},
-    "watches-44-too-old": {"expired": (1, 2, 3)},
-    "watches-45-future-and-nonsense": {"watch": (2, 3, 4, 5)},
-    "expired-46-lists-and-tokens": {"expired": (0,), "expired-continue": (0, 1, 2, 3)},
-    "identity-47-token-reviews": {"auth": (0, 1, 2, 3)},
-    "identity-48-access-reviews": {"auth": (4, 5, 6, 7)},
-    "identity-49-refusals": {"auth": (8, 9, 10, 11, 12, 13, 14, 15, 16)},
-}
-"""Rule to its exchanges, by file and place in it."""
 
 
 def _allowed(*groups: tuple[str, tuple[str, ...], tuple[str, ...]]) -> list[Any]:
@@ -118,10 +72,14 @@ def _config_map(name: str, namespace: str = "rec-watch") -> Any:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"a": "0"}}
 
 
+def _exchanges(name: str) -> list[Any]:
+    """The exchanges of a file, one a line; the first line is its title."""
+    return [json.loads(line) for line in (FOLDER / f"{name}.jsonl").read_text().splitlines()[1:]]
+
+
 def _streamed(exchange: str, *, but: str = "") -> list[Any]:
     """The objects in a list that came as a stream."""
-    exchanges = json.loads((FOLDER / "watch.json").read_text())["exchanges"]
-    lines = next(each for each in exchanges if each["name"] == exchange)["response"]["stream"]
+    lines = next(each for each in _exchanges("watch") if each["name"] == exchange)["response"]["stream"]
     events = itertools.takewhile(lambda event: event["type"] == "ADDED", (line["event"] for line in lines))
     return [event["object"] for event in events if event["object"]["metadata"]["name"] != but]
 
@@ -166,15 +124,13 @@ def _common(player: Player) -> None:
 
 @functools.cache
 def _outcomes(name: str) -> list[Outcome]:
-    exchanges = json.loads((FOLDER / f"{name}.json").read_text())["exchanges"]
-
     def setup(player: Player, exchange: str) -> None:
         if not exchange:
             _common(player)
         player.server.objects.load(*MADE.get((name, exchange), ()))
         _BEFORE.get((name, exchange), lambda _: None)(player)
 
-    return list(Player(setup, **OPTIONS.get(name, {})).play(exchanges))
+    return list(Player(setup, **OPTIONS.get(name, {})).play(_exchanges(name)))
 
 
 def _bind_before(player: Player) -> None:
@@ -231,14 +187,15 @@ _BEFORE: dict[tuple[str, str], Any] = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES)
+FILES: dict[str, list[str]] = collections.defaultdict(list)
+"""Rule to the files with its exchanges."""
+for _path in sorted(FOLDER.glob("*.jsonl")):
+    for _rule in dict.fromkeys(each["rule"] for each in _exchanges(_path.stem)):
+        FILES[_rule].append(_path.stem)
+
+
+@pytest.mark.parametrize("rule", sorted(FILES))
 def test_the_server_keeps_the_rule(rule: str) -> None:
-    found = [(name, _outcomes(name)[place]) for name, places in RULES[rule].items() for place in places]
-    differing = [f"{name}: {one.name}: {line}" for name, one in found for line in one.differences]
+    outcomes = [(name, each) for name in FILES[rule] for each in _outcomes(name) if each.rule == rule]
+    differing = [f"{name}: {one.name}: {line}" for name, one in outcomes for line in one.differences]
     assert not differing, "\n".join(differing)
-
-
-def test_every_recorded_exchange_belongs_to_a_rule() -> None:
-    named = {(name, place) for files in RULES.values() for name, places in files.items() for place in places}
-    kept = {path.stem: len(json.loads(path.read_text())["exchanges"]) for path in FOLDER.glob("*.json")}
-    assert named == {(name, place) for name, count in kept.items() for place in range(count)}
