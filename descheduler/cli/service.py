@@ -292,19 +292,20 @@ def _served(
 
 
 def _server(args: argparse.Namespace, address: str, port: int, endpoints: Endpoints, api: Api | None) -> Server:
-    from koordlite.http.server import listener
+    from koordlite.http.guard import Guard, by_cluster
+    from koordlite.http.local_token import is_loopback
+    from koordlite.http.server import Server
 
-    certificate = _certificate(args)
+    certificate, review = _certificate(args), by_cluster(api, args.token_audience) if api else None
     try:
-        return listener(
+        return Server(
             address,
             port,
             endpoints.answer,
             change=endpoints.put,
+            guard=Guard(exposed=not is_loopback(address), review=review),
             certificate=certificate,
             in_clear="--tls-cert-file",
-            api=api,
-            audience=args.token_audience,
         )
     except ConfigError as error:
         do = "choose another port, 0 for any free one, or off"

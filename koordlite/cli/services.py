@@ -164,22 +164,28 @@ def extender_listener(
     """The listener for the scheduler: on loopback everybody on this machine may ask, from elsewhere who shows a
     certificate, and behind a front the front alone."""
     from koordlite.http.connections import Limits
-    from koordlite.http.server import listener
+    from koordlite.http.guard import Guard
+    from koordlite.http.server import Server
 
+    address, port = _address(args.listen, "--listen")
     certificate = _certificate(args, args.client_ca_file) if args.tls_cert_file else None
     do = "listen on 127.0.0.1 beside the scheduler, or give --tls-cert-file and --client-ca-file"
     why = "other machines could ask here without showing who they are"
-    return listener(
-        *_address(args.listen, "--listen"),
+    return Server(
+        address,
+        port,
         service.answer,
         change=service.put,
         post=service.post,
+        guard=Guard(
+            exposed=not local_token.is_loopback(address),
+            local_token=token if channel is None else channel.token,
+            token_to_read=channel is not None,
+            token_to_post=channel is not None,
+            clients=frozenset(args.client_name) if args.client_ca_file else None,
+        ),
         certificate=certificate,
         in_clear=Problem("command line", "--listen", args.listen, why, do),
-        local_token=token if channel is None else channel.token,
-        token_to_read=channel is not None,
-        token_to_post=channel is not None,
-        clients=frozenset(args.client_name) if args.client_ca_file else None,
         limits=Limits(
             CONNECTIONS,
             CONNECTIONS,
@@ -267,7 +273,8 @@ def numa_page(
     if not args.numa_listen:
         yield
         return
-    from koordlite.http.server import listener
+    from koordlite.http.guard import by_cluster
+    from koordlite.http.server import Server
     from koordlite.kube.client.prometheus import Prometheus
     from koordlite.scheduler.numa_api.charts import Agents
     from koordlite.scheduler.numa_api.rest import RestGuard
@@ -295,17 +302,18 @@ def numa_page(
         levels=levels,
     )
     do = "listen on 127.0.0.1 and use kubectl port-forward, or give --tls-cert-file"
-    server = listener(
+    server = Server(
         address,
         port,
         service.answer,
         change=service.put,
+        guard=RestGuard(
+            exposed=not local_token.is_loopback(address),
+            local_token=token,
+            review=by_cluster(api, args.token_audience),
+        ),
         certificate=_certificate(args) if args.tls_cert_file and not local_token.is_loopback(address) else None,
         in_clear=Problem("command line", option, args.numa_listen, "bearer tokens would be sent in the clear", do),
-        api=api,
-        audience=args.token_audience,
-        local_token=token,
-        guard_type=RestGuard,
     )
     # Nodes that have changed are worked out before anybody asks: no page has to wait for a thousand of them.
     views = Periodic("numa views", service.nodes, lambda: VIEW_SECONDS)
@@ -404,10 +412,12 @@ def _health(args: argparse.Namespace, api: Api, answer: Ask) -> Iterator[None]:
     if not args.health_listen:
         yield
         return
-    from koordlite.http.server import listener
+    from koordlite.http.guard import Guard, by_cluster
+    from koordlite.http.server import Server
 
     address, port = _address(args.health_listen, "--health-listen")
-    with listener(address, port, answer, api=api, audience=args.token_audience).serving(LOG, "health on %s"):
+    guard = Guard(exposed=not local_token.is_loopback(address), review=by_cluster(api, args.token_audience))
+    with Server(address, port, answer, guard=guard).serving(LOG, "health on %s"):
         yield
 
 

@@ -74,7 +74,8 @@ def served(
         yield log.write
         return
     from koordlite.http.certificate import Certificate
-    from koordlite.http.server import listener
+    from koordlite.http.guard import Guard, by_cluster
+    from koordlite.http.server import Server
     from koordlite.report.metrics.collector import KubeletMetrics, Metrics
     from koordlite.report.web.endpoints import Endpoints
 
@@ -104,16 +105,18 @@ def served(
 
     with local_token.kept(folder, required=False) as token:
         at_port = functools.partial(
-            listener,
+            Server,
             http.address,
             answer=endpoints.answer,
             change=endpoints.put,
+            guard=Guard(
+                exposed=not local_token.is_loopback(http.address),
+                local_token=token,
+                review=by_cluster(remote.api, http.token_audience) if remote else None,
+                token_to_read=http.require_token,
+            ),
             certificate=Certificate(http.tls_cert_file, http.tls_key_file) if http.tls_cert_file else None,
             in_clear="http.tlsCertFile",
-            api=remote.api if remote else None,
-            audience=http.token_audience,
-            local_token=token,
-            token_to_read=http.require_token,
             setting=port_from,
         )
         try:
@@ -291,7 +294,7 @@ def exporter_pages(loop: Loop, metrics: NumaMetrics, history: NumaHistory, night
 
 def exporter_listener(listen: str, pages: Router) -> Server:
     """The listener of the exporter, where everyone may read."""
-    from koordlite.http.server import address_of, listener
+    from koordlite.http.server import Server, address_of
 
     setting, do = ("numaExporter", "listen"), "write ADDRESS:PORT, or :9201 for all addresses"
     address, port = address_of(listen, setting, why="there is no port", do=do)
@@ -299,7 +302,7 @@ def exporter_listener(listen: str, pages: Router) -> Server:
     # Without an address: IPv6, which takes IPv4 as well, and IPv4 alone where the machine has no IPv6.
     for each in (address,) if address else ("::", "0.0.0.0"):
         try:
-            return listener(each, port, pages.answer, all_read=True)
+            return Server(each, port, pages.answer)
         except ConfigError as error:
             why = error.problems[0].why
     raise InputError(Problem(*setting, listen, why, "choose another address or port"))

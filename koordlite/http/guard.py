@@ -57,7 +57,7 @@ class Guard:
         `token_to_read`: on this machine, too, all but health wants a token; `token_to_post`: so does POST. `all_read`:
         other machines, too, may read without one. `clients`: certificates may POST and read from elsewhere, those with
         one of these common names, or any that was verified when it is empty."""
-        self._exposed, self._local, self._review, self._clients = exposed, local_token, review, clients
+        self.exposed, self._local, self._review, self.clients = exposed, local_token, review, clients
         self._open_to_read = all_read or (not exposed and not token_to_read)
         self._open_to_post = not token_to_post
 
@@ -76,7 +76,7 @@ class Guard:
         `address` where the connection comes from."""
         if verb == "get" and path in HEALTH:
             return None
-        strange = [] if self._exposed else [host for host in hosts if not _names_this_machine(host)]
+        strange = [] if self.exposed else [host for host in hosts if not _names_this_machine(host)]
         if strange:
             return plain(421, f"Host {strange[0]!r} is not this machine; ask for 127.0.0.1, [::1] or localhost")
         if verb == "get" and self._open_to_read:
@@ -84,11 +84,11 @@ class Guard:
         if self._certified(client) and verb in ("get", "post"):
             return None
         if verb == "post" and self._open_to_post:
-            return self._not_posted(client) if self._exposed else None
+            return self._not_posted(client) if self.exposed else None
         return self._judged(verb, path, authorization, address)
 
     def _certified(self, client: str | None) -> bool:
-        return client is not None and self._clients is not None and (not self._clients or client in self._clients)
+        return client is not None and self.clients is not None and (not self.clients or client in self.clients)
 
     def _not_posted(self, client: str | None) -> Answer:
         if client is None:

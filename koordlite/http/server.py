@@ -12,20 +12,17 @@ import ssl
 import sys
 import threading
 import urllib.parse
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from koordlite.http.answers import HEALTH, Answer, plain
 from koordlite.http.certificate import Certificate, SelfSigned
 from koordlite.http.connections import CONNECTIONS, STRANGERS, Connection, Connections, Limits
-from koordlite.http.guard import Guard, by_cluster
+from koordlite.http.guard import Guard
 from koordlite.http.local_token import is_loopback
 from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.threads import Worker
-
-if TYPE_CHECKING:
-    from koordlite.kube.client.access import Api
 
 LOG = logging.getLogger(__name__)
 LAST_PORT = 65535
@@ -58,13 +55,23 @@ class Server(ThreadingHTTPServer):
         post: Change | None = None,
         guard: Guard | None = None,
         certificate: Certificate | SelfSigned | None = None,
+        in_clear: Problem | str = "",
         limits: Limits | None = None,
         setting: tuple[str, str] = ("command line", "--listen"),
     ) -> None:
         """ConfigError when the address or the port is taken: `setting` is where they were named. Without `guard`
-        everyone may read, no one may change. `post` answers POST, which is refused without it."""
+        everyone may read, no one may change. `post` answers POST, which is refused without it.
+
+        `in_clear`: where other machines can connect and there is no certificate, nor, for POST, one of each client, the
+        problem that is raised as InputError, or the setting that a warning names.
+        """
         self.address, self.ask, self.change, self.post = address, answer, change, post
         self.guard = guard or Guard(exposed=not is_loopback(address), all_read=True)
+        is_secure = certificate is not None and (post is None or self.guard.clients is not None)
+        if in_clear and self.guard.exposed and not is_secure:
+            if isinstance(in_clear, Problem):
+                raise InputError(in_clear)
+            LOG.warning("tokens are sent to %s in the clear: name a certificate with %s", address, in_clear)
         self.connections = Connections(limits)
         self._certificate, self._of_thread = certificate, threading.local()
         self._thread = Worker("http", lambda: self.serve_forever(_POLL_SECONDS))
@@ -323,56 +330,3 @@ def address_of(text: str, setting: tuple[str, str], *, why: str, do: str, everyw
     if not (port.isascii() and port.isdigit() and int(port) <= LAST_PORT and (address or everywhere)):
         raise InputError(Problem(*setting, text, why, do))
     return address.strip("[]"), int(port)
-
-
-def listener(
-    address: str,
-    port: int,
-    answer: Ask,
-    *,
-    change: Change | None = None,
-    post: Change | None = None,
-    certificate: Certificate | SelfSigned | None = None,
-    in_clear: Problem | str = "",
-    api: Api | None = None,
-    audience: str = "",
-    local_token: str = "",
-    token_to_read: bool = False,
-    token_to_post: bool = False,
-    all_read: bool = False,
-    clients: Collection[str] | None = None,
-    guard_type: type[Guard] = Guard,
-    limits: Limits | None = None,
-    setting: tuple[str, str] = ("command line", "--listen"),
-) -> Server:
-    """Listen there. Tokens are reviewed by `api`, for this `audience`; who else may ask: see `Guard`.
-
-    `in_clear`: where other machines can connect and there is no certificate, nor, for POST, one of each client, the
-    problem that is raised as InputError, or the setting that a warning names.
-    """
-    exposed = not is_loopback(address)
-    if exposed and in_clear and (certificate is None or (post is not None and clients is None)):
-        if isinstance(in_clear, Problem):
-            raise InputError(in_clear)
-        LOG.warning("tokens are sent to %s in the clear: name a certificate with %s", address, in_clear)
-    review = by_cluster(api, audience) if api else None
-    guard = guard_type(
-        exposed=exposed,
-        local_token=local_token,
-        review=review,
-        token_to_read=token_to_read,
-        token_to_post=token_to_post,
-        all_read=all_read,
-        clients=clients,
-    )
-    return Server(
-        address,
-        port,
-        answer,
-        change=change,
-        post=post,
-        guard=guard,
-        certificate=certificate,
-        limits=limits,
-        setting=setting,
-    )
