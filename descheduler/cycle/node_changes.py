@@ -9,7 +9,7 @@ from descheduler.fit.free_capacity import FreeCapacity
 from descheduler.fit.search import FitSearch
 from descheduler.framework import View
 from descheduler.plan import Load, NodeChange, Outcome, ZoneChange, ZoneLoad
-from koordlite.model.quantity import NANO, Quantity
+from koordlite.model.quantity import NANO, ZERO
 from koordlite.model.topology import NUMANode
 
 
@@ -58,9 +58,6 @@ def _load(capacity: FreeCapacity, wrong: int) -> Load:
     )
 
 
-_ZERO = Quantity(0)
-
-
 def _zone_changes(before: FreeCapacity, after: FreeCapacity) -> Iterator[ZoneChange]:
     """The change of each NUMA node; none where nobody reports them."""
     for zone in before.node.topology.nodes:
@@ -79,10 +76,10 @@ def _zone_load(capacity: FreeCapacity, zone: NUMANode) -> ZoneLoad:
     usable = zone.cpus - capacity.node.reserved.cpus
     pinned = capacity.pinned & usable
     booked = [amounts for _, bookings in capacity.arrivals for number, amounts in bookings if number == zone.id]
-    exclusive = len(pinned) + sum(amounts.get("cpu", _ZERO).value for amounts in booked)
+    exclusive = len(pinned) + sum(amounts.get("cpu", ZERO).value for amounts in booked)
     reported = (c.memory_by_numa.get(zone.id, 0) for pod in capacity.residents for c in pod.containers)
     return ZoneLoad(
         exclusive=exclusive,
         shared=max(0, len(usable) - exclusive),
-        memory=sum(reported) + sum(amounts.get("memory", _ZERO).value for amounts in booked),
+        memory=sum(reported) + sum(amounts.get("memory", ZERO).value for amounts in booked),
     )

@@ -15,7 +15,7 @@ from koordlite.formulas.allocatable import reservation
 from koordlite.formulas.topology import numa
 from koordlite.model import cpuset
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.quantity import NANO, Quantity
+from koordlite.model.quantity import NANO, ZERO, Quantity
 from koordlite.numa.koordinator import assignments
 from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.values import Allocation, NodeAllocation
@@ -28,7 +28,6 @@ Port = tuple[str, int, str]
 
 
 _AS_IT_IS = "free capacity"
-_ZERO = Quantity(0)
 
 
 class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
@@ -166,7 +165,7 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
             for number, amounts in bookings:
                 # What is left of a zone is never below zero; resources it does not list are skipped.
                 zone = zones[number].items()
-                zones[number] = {n: Quantity(max(0, q.nano - amounts.get(n, _ZERO).nano), q.format) for n, q in zone}
+                zones[number] = {n: Quantity(max(0, q.nano - amounts.get(n, ZERO).nano), q.format) for n, q in zone}
         return zones
 
     def _zone(self, number: int, cpus: CPUSet) -> dict[str, Quantity]:

@@ -8,7 +8,7 @@ from descheduler.fit.free_capacity import Booking, FreeCapacity
 from descheduler.framework import PodView
 from koordlite.model import keys
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import ZERO, Quantity
 from koordlite.numa.koordinator import ask as koordinator_ask
 from koordlite.numa.koordinator import schedule
 from koordlite.numa.koordinator.node_report import KoordinatorNode
@@ -147,10 +147,10 @@ def counted_by_admission(pod: PodView) -> bool:
 
 def _pieces_anywhere(pod: PodView, capacity: FreeCapacity) -> tuple[str, tuple[Booking, ...]]:
     """Whole CPUs of its own, from any NUMA nodes: the lowest first."""
-    missing = pod.pod.requests.get("cpu", Quantity(0)).nano
+    missing = pod.pod.requests.get("cpu", ZERO).nano
     bookings: list[Booking] = []
     for zone, amounts in capacity.zones.items():
-        amount = min(missing, amounts.get("cpu", Quantity(0)).nano)
+        amount = min(missing, amounts.get("cpu", ZERO).nano)
         if amount > 0:
             bookings.append((zone, {"cpu": Quantity(amount)}))
             missing -= amount

@@ -6,11 +6,15 @@ import errno
 import os
 import resource
 import sys
+from collections.abc import Callable
 from types import TracebackType
+from typing import ParamSpec, TypeVar
 
 from koordlite.host import beneath
 from koordlite.resctrl.files import LocalFiles, with_path, write_once
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _HOT = frozenset(
     {
         "cpuacct.usage",
@@ -40,6 +44,14 @@ _HOT = frozenset(
 )
 _CHUNK_BYTES = 8192
 _STALE = (errno.ENODEV, errno.ENOENT)
+
+
+def readable(read: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T | None:
+    """Result of `read`; None where its file, group or process is gone, is refused, or holds no such value."""
+    try:
+        return read(*arguments, **named)
+    except (OSError, ValueError):
+        return None
 
 
 class RealFiles(LocalFiles):

@@ -61,6 +61,14 @@ class Quantity:
         """Thousandths, rounded away from zero."""
         return _parts(self.nano, 10**6)
 
+    def __add__(self, other: Quantity) -> Quantity:
+        """The sum, written as its first amount that is not zero."""
+        return Quantity(self.nano + other.nano, self.format if self.nano else other.format)
+
+    def __sub__(self, other: Quantity) -> Quantity:
+        """The difference, written like a sum."""
+        return Quantity(self.nano - other.nano, self.format if self.nano else other.format)
+
     def __str__(self) -> str:
         if self.nano == 0:
             return "0"
@@ -75,6 +83,9 @@ class Quantity:
         if self.format == "DecimalExponent":
             return f"{nano}e{power}" if power else str(nano)
         return f"{nano}{_SUFFIXES[power]}"
+
+
+ZERO = Quantity(0)
 
 
 @functools.lru_cache(maxsize=65536)
@@ -123,8 +134,8 @@ def parse_resources(
 
 
 def add_resources(into: dict[str, Quantity], more: Mapping[str, Quantity]) -> dict[str, Quantity]:
-    """Add `more` to `into`, key by key. A sum is printed as its first amount that is not zero was written."""
+    """Add `more` to `into`, key by key."""
     for name, amount in more.items():
         before = into.get(name)
-        into[name] = Quantity(before.nano + amount.nano, before.format) if before and before.nano else amount
+        into[name] = amount if before is None else before + amount
     return into

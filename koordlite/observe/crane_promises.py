@@ -10,6 +10,7 @@ import msgspec
 
 from koordlite.host import crane_promises
 from koordlite.host.bundle import Host
+from koordlite.host.files import readable
 from koordlite.kube.kubelet.configz import decode_cpu_manager_state
 from koordlite.model import cpuset
 from koordlite.model.cpuset import EMPTY, CPUSet
@@ -221,8 +222,5 @@ def _promise(assigned: Assignments, uid: str) -> CranePromise:
 
 def _usable(host: Host | None, topology: Topology) -> CPUSet:
     """The online CPUs that kubelet's top group has; all where that group does not say."""
-    try:
-        allowed = host.cgroups.state(host.cgroups.layout.kubepods).effective if host else None
-    except (OSError, ValueError):
-        allowed = None
-    return topology.cpuset & allowed if allowed else topology.cpuset
+    state = readable(host.cgroups.state, host.cgroups.layout.kubepods) if host else None
+    return topology.cpuset & state.effective if state and state.effective else topology.cpuset

@@ -6,7 +6,6 @@ the reaction may take, and would put a sample of some hundredths of a second int
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Collection, Mapping
 
@@ -15,6 +14,7 @@ import msgspec
 from koordlite.changes import cgroup, core_cookie
 from koordlite.formulas.cpu import reaction
 from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.host.files import readable
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.snapshot import Snapshot
@@ -62,11 +62,12 @@ def fresh_quotas(snapshot: Snapshot, cgroups: Cgroups, groups: Collection[str]) 
         return {}
     names = [group.split("/") for group in groups]
     above = {"/".join(parts[:depth]) for parts in names for depth in range(1, len(parts))} & snapshot.cgroups.keys()
-    quotas = {}
-    for group in above:
-        with contextlib.suppress(OSError, ValueError):
-            quotas[group] = msgspec.structs.replace(snapshot.cgroups[group], quota_us=cgroups.quota_us(group))
-    return quotas
+    quotas = ((group, readable(cgroups.quota_us, group)) for group in above)
+    return {
+        group: msgspec.structs.replace(snapshot.cgroups[group], quota_us=quota_us)
+        for group, quota_us in quotas
+        if quota_us is not None
+    }
 
 
 def with_parents(groups: Collection[str]) -> frozenset[str]:
@@ -107,9 +108,5 @@ def _shared(uses: Mapping[str, Use], milli: int) -> dict[str, Use]:
 
 
 def _state(cgroups: Cgroups, group: str, snapshot: Snapshot) -> Cgroup | None:
-    try:
-        state = cgroups.state(group)
-    except (OSError, ValueError):
-        return None
-    before = snapshot.cgroups.get(group)
-    return msgspec.structs.replace(state, values=before.values) if before else state
+    state, before = readable(cgroups.state, group), snapshot.cgroups.get(group)
+    return msgspec.structs.replace(state, values=before.values) if state and before else state

@@ -15,6 +15,7 @@ import msgspec
 from koordlite.formulas import measured
 from koordlite.host import procfs, sysfs
 from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.host.files import readable
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.picture.groups import MemoryPlace, PodGroups
 from koordlite.model.picture.usage import NumaCounters, NumaUse, Use
@@ -102,10 +103,7 @@ class MemoryPlaceReader:
 def counters(files: Files, topology: Topology) -> tuple[NumaCounters, ...]:
     """Counters of every NUMA node, from /proc/stat and sysfs, in the order of their ids; what cannot be read is left
     out."""
-    try:
-        ticks = procfs.cpu_ticks(files)
-    except (OSError, ValueError):
-        ticks = {}
+    ticks = readable(procfs.cpu_ticks, files) or {}
     return tuple(_counters(files, node, ticks) for node in topology.nodes)
 
 
@@ -126,12 +124,9 @@ def memory_used(files: Files, node: NUMANode) -> int | None:
     used = _of_node(files, node.id)
     if used is not None:
         return used
-    try:
-        # A kernel without NUMA has one node and no folder for it.
-        memory = procfs.memory(files)
-    except (OSError, ValueError):
-        return None
-    return max(0, memory.total - memory.available) if memory.total == node.memory else None
+    # A kernel without NUMA has one node and no folder for it.
+    memory = readable(procfs.memory, files)
+    return max(0, memory.total - memory.available) if memory and memory.total == node.memory else None
 
 
 def _huge_pages_used(files: Files, node: NUMANode) -> Iterator[tuple[int, int]]:
@@ -187,9 +182,8 @@ class NumaUseReader:
         return self._last
 
     def _sample(self, now: float, topology: Topology, memory: Mapping[int, int]) -> _Sample | None:
-        try:
-            ticks = procfs.cpu_ticks(self._files)
-        except (OSError, ValueError):
+        ticks = readable(procfs.cpu_ticks, self._files)
+        if ticks is None:
             return None  # The sample of the node says why: it reads the same file.
         busy = dict.fromkeys(memory, 0)
         for cpu in topology.cpus:

@@ -14,6 +14,7 @@ import msgspec
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
+from koordlite.host.files import readable
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.picture.numa_memory import ContainerMemory, PageKind, PodMemory
 from koordlite.model.snapshot import Snapshot
@@ -130,10 +131,7 @@ def _container(host: Host, container: str, group: str, ran: Mapping[int, float])
     for (kind, _), amounts in files.items():
         pages.setdefault(kind, collections.Counter()).update(amounts)
         many.update(amounts)
-    try:
-        cpus = host.cgroups.state(group).effective or EMPTY
-    except (OSError, ValueError):
-        cpus = EMPTY
+    state = readable(host.cgroups.state, group)
     return ContainerMemory(
         container=container,
         processes=processes,
@@ -142,7 +140,7 @@ def _container(host: Host, container: str, group: str, ran: Mapping[int, float])
         locked=locked,
         ran=ran,
         counted=numa.of_group(host.cgroups, group) or {},
-        cpus=cpus,
+        cpus=(state and state.effective) or EMPTY,
         mems=numa.allowed_nodes(host.cgroups, group),
         unread=unread,
     )
@@ -161,7 +159,7 @@ def _ran(
     """Part of the CPU time of each group's threads by NUMA node: where a thread is seen, it has run since the look
     before."""
     node_of = {cpu.id: cpu.node for cpu in topology.cpus}
-    threads = {group: _threads(host, group) for group in groups.values()}
+    threads = {g: (readable(host.cgroups.threads, g) or ())[:MOST_THREADS] for g in groups.values()}
     before = {tid: _run_ns(host, tid) for tids in threads.values() for tid in tids}
     used: dict[str, collections.Counter[int]] = {group: collections.Counter() for group in threads}
     for _ in range(SAMPLES):
@@ -178,13 +176,6 @@ def _ran(
         group: {node: amount / counter.total() for node, amount in sorted(counter.items())}
         for group, counter in used.items()
     }
-
-
-def _threads(host: Host, group: str) -> tuple[int, ...]:
-    try:
-        return host.cgroups.threads(group)[:MOST_THREADS]
-    except OSError:
-        return ()
 
 
 def _run_ns(host: Host, tid: int) -> int | None:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.host.files import readable
 from koordlite.model import keys
 from koordlite.model.picture.groups import Cgroup, MemoryCharge, PodGroups
 from koordlite.model.pod.values import Pod
@@ -109,15 +110,13 @@ class Places:
     def present(self, fields_of: Mapping[str, Set[str]]) -> dict[str, Cgroup]:
         """Present values of these groups alone, with these fields; a group that is gone is left out. The next reading
         looks at them again."""
-        states = ((group, self._state_with(group, sorted(fields))) for group, fields in fields_of.items())
+        state = self._cgroups.state
+        states = ((group, readable(state, group, sorted(fields))) for group, fields in fields_of.items())
         return {group: state for group, state in states if state is not None}
 
     def memory_held(self, group: str) -> MemoryCharge | None:
         """Memory that a group holds at this instant; None when it is gone, or its files cannot be read."""
-        try:
-            return self._cgroups.memory_held(group)
-        except (OSError, ValueError):
-            return None
+        return readable(self._cgroups.memory_held, group)
 
     def states(
         self, further: Iterable[str] = (), *, fields: Set[str] = frozenset(), fields_of: Mapping[str, Set[str]] = _NONE
@@ -199,14 +198,8 @@ class Places:
         except ValueError:
             # A runtime we do not know: its group is the one that ends with the id. Else it counts as a sandbox, and
             # still gets the pod's set.
-            suffix = container_id.rpartition("://")[2]
-            return next((child for child in children if suffix and self._id_of(child) == suffix), "")
-
-    def _id_of(self, group: str) -> str:
-        try:
-            return self._cgroups.container_id(group)
-        except ValueError:
-            return ""
+            suffix, id_of = container_id.rpartition("://")[2], self._cgroups.container_id
+            return next((child for child in children if suffix and readable(id_of, child) == suffix), "")
 
     def _tree(self, group: str) -> Iterator[str]:
         """The group and those below it, each before those below it; none that somebody has nested too deep."""
@@ -222,19 +215,11 @@ class Places:
                 self.too_deep = group
 
     def _list(self, group: str) -> _Children | None:
-        try:
-            return {f"{group}/{name}": None for name in self._cgroups.children(group)}
-        except OSError:
-            return None
+        names = readable(self._cgroups.children, group)
+        return None if names is None else {f"{group}/{name}": None for name in names}
 
     def _state(self, group: str) -> Cgroup | None:
-        return self._state_with(group, self._own_fields.get(group, self._fields))
-
-    def _state_with(self, group: str, fields: Iterable[str]) -> Cgroup | None:
-        try:
-            return self._cgroups.state(group, fields)
-        except (OSError, ValueError):
-            return None
+        return readable(self._cgroups.state, group, self._own_fields.get(group, self._fields))
 
 
 def container_names(
@@ -269,11 +254,8 @@ none. Source: kubelet 1.35, `makeMounts` in kuberuntime_container.go."""
 def container_of_group(host: Host, group: str, uid: str = "") -> str | None:
     """The name of the container of the pod `uid` (any pod without) that `group` belongs to, by the mounts of its first
     process; None where there is no process yet, or its mounts do not say."""
-    try:
-        pids = host.cgroups.procs(group)
-        return container_of_process(host.files, pids[0], uid) if pids else None
-    except (OSError, ValueError):
-        return None  # The group or the process ended meanwhile.
+    pids = readable(host.cgroups.procs, group)
+    return readable(container_of_process, host.files, pids[0], uid) if pids else None
 
 
 def container_of_process(files: Files, pid: int, uid: str = "") -> str | None:

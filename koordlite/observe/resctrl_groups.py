@@ -10,6 +10,7 @@ import msgspec
 
 from koordlite.changes.resctrl import GROUP
 from koordlite.host.bundle import Host
+from koordlite.host.files import readable
 from koordlite.model import keys
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.place import Place
@@ -91,7 +92,7 @@ class ResctrlReader:
         changed = self._changed(subjects)
         pods = (protocol.pod_group(pod.uid) for pod in subjects.pods if keys.POD_RESCTRL in pod.annotations)
         read = self._host.resctrl.read(with_tasks=(*protocol.CLASS_GROUPS, *pods) if changed else ())
-        threads = {group: self._threads(group) for group in changed}
+        threads = {group: readable(self._host.cgroups.threads, group) or () for group in changed}
         monitors = {name: self._host.resctrl.tasks(name) for name in _monitors(subjects.ours)} if changed else {}
         return self._measured(dataclasses.replace(read, threads=threads, monitors=monitors), subjects)
 
@@ -110,19 +111,8 @@ class ResctrlReader:
 
     def _procs(self, group: str) -> bytes:
         """The processes of a cgroup and of those below it that existed when all threads were last read."""
-        return b"".join(self._read_procs(each) for each in (group, *self._below.get(group, ())))
-
-    def _read_procs(self, group: str) -> bytes:
-        try:
-            return self._host.cgroups.read_raw(group, "procs")
-        except OSError:
-            return b""  # Gone since we listed it.
-
-    def _threads(self, group: str) -> tuple[int, ...]:
-        try:
-            return self._host.cgroups.threads(group)
-        except OSError:
-            return ()  # Gone since we listed it.
+        below = (group, *self._below.get(group, ()))
+        return b"".join(readable(self._host.cgroups.read_raw, each, "procs") or b"" for each in below)
 
     # ── counters ──
 

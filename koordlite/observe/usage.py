@@ -10,6 +10,7 @@ import msgspec
 from koordlite.formulas import measured
 from koordlite.host import procfs
 from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.host.files import readable
 from koordlite.model.errors import Problem
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.observe import windows
@@ -159,23 +160,14 @@ class Sampler:
     def _throttled(self, groups: Iterable[str]) -> dict[str, float]:
         before = self._throttling
         self._throttling = {group: before.get(group) or Throttling() for group in groups}
-        ratios = ((group, self._ratio(group, each)) for group, each in self._throttling.items())
+        stats = ((group, each, readable(self._cgroups.throttling, group)) for group, each in self._throttling.items())
+        ratios = ((group, each.ratio(stat.periods, stat.throttled)) for group, each, stat in stats if stat)
         return {group: ratio for group, ratio in ratios if ratio is not None}
 
-    def _ratio(self, group: str, before: Throttling) -> float | None:
-        try:
-            stat = self._cgroups.throttling(group)
-        except (OSError, ValueError):
-            return None
-        return before.ratio(stat.periods, stat.throttled)
-
     def _memory_bytes(self, group: str) -> int | None:
-        try:
-            used = self._cgroups.memory(group)
-        except (OSError, ValueError):
-            return None
+        used = readable(self._cgroups.memory, group)
         # Beyond 63 bits the kernel's counter went below zero: no sample, as where there is no number.
-        return used if used < 1 << 63 else None
+        return used if used is not None and used < 1 << 63 else None
 
 
 def _amounts(subjects: Subjects) -> dict[str, dict[str, Use]]:

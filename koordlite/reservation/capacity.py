@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import ZERO, Quantity
 from koordlite.model.wire.reservation import RESTRICTED
-from koordlite.numa.koordinator.values import ZERO, added, difference, minus
+from koordlite.numa.koordinator.values import added, difference
 
 Amounts = Mapping[str, Quantity]
 Whole = Mapping[str, int]
@@ -57,7 +57,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def available(self) -> dict[str, Quantity]:
         """Rest: allocatable − allocated − reserved, never below 0."""
-        remaining = {name: minus(amount, self.allocated.get(name, ZERO)) for name, amount in self.allocatable.items()}
+        remaining = {name: amount - self.allocated.get(name, ZERO) for name, amount in self.allocatable.items()}
         return difference(remaining, self.reserved)
 
     def _masked(self, amounts: Amounts) -> dict[str, Quantity]:
@@ -165,10 +165,10 @@ def fit_reservation(requests: Amounts, holding: Holding, preemptible: Amounts, *
             reasons.append(f"{PREFIX}Too many pods" + (_numbers(1, used, most) if detailed else ""))
     for name in holding.names:
         requested = requests.get(name, ZERO)
-        capacity = minus(holding.allocatable.get(name, ZERO), holding.reserved.get(name, ZERO))
-        in_use = minus(holding.allocated[name], preemptible.get(name, ZERO)) if name in holding.allocated else ZERO
+        capacity = holding.allocatable.get(name, ZERO) - holding.reserved.get(name, ZERO)
+        in_use = holding.allocated[name] - preemptible.get(name, ZERO) if name in holding.allocated else ZERO
         in_use = in_use if in_use.nano > 0 else ZERO
-        if requested.nano and requested > minus(capacity, in_use):
+        if requested.nano and requested > capacity - in_use:
             numbers = (_whole(name, amount) for amount in (requested, in_use, capacity))
             reasons.append(f"{PREFIX}Insufficient {name}" + (_numbers(*numbers) if detailed else ""))
     return reasons

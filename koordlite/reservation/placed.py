@@ -14,10 +14,11 @@ import msgspec
 
 from koordlite.model import keys
 from koordlite.model.errors import InputError, Problem
+from koordlite.model.quantity import ZERO
 from koordlite.model.wire.objects import ObjectMeta
 from koordlite.model.wire.reservation import HandOverText, Owner, ReservationObject
 from koordlite.numa.koordinator import assignments
-from koordlite.numa.koordinator.values import ZERO, Allocation
+from koordlite.numa.koordinator.values import Allocation
 from koordlite.numa.nrt.filter import Zones
 from koordlite.reservation import capacity, lifecycle, placeholder
 from koordlite.reservation.capacity import Holding

@@ -13,10 +13,9 @@ import msgspec
 
 from koordlite.model import keys, times
 from koordlite.model.errors import InputError
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import ZERO, Quantity
 from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import HandOverText, ReservationStatus
-from koordlite.numa.koordinator.values import ZERO
 from koordlite.reservation import hand_over, lifecycle, placeholder, validity
 from koordlite.reservation.actions import (
     Action,

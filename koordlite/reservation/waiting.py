@@ -13,10 +13,10 @@ import msgspec
 
 from koordlite.model import node_selectors
 from koordlite.model.errors import InputError
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import ZERO, Quantity
 from koordlite.model.wire.objects import NodeObject, PodSpec
 from koordlite.model.wire.reservation import ReservationObject
-from koordlite.numa.koordinator.values import ZERO, added, difference
+from koordlite.numa.koordinator.values import added, difference
 from koordlite.reservation import capacity, hand_over, lifecycle, matching
 from koordlite.reservation.capacity import Demand, NodeCapacity
 from koordlite.reservation.matching import Candidate

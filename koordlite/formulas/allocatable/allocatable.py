@@ -17,7 +17,7 @@ from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.picture.usage import Use
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.pod.values import Pod
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import ZERO, Quantity
 from koordlite.model.slo.settings import Colocation, HostApplication
 
 NOTHING = Use(0, 0)
@@ -226,8 +226,7 @@ def reserved_use(*, node: Node, notes: NodeNotes, reserved: Mapping[str, Quantit
 
 def amounts(resources: Mapping[str, Quantity]) -> Use:
     """The cpu and memory of a resource list, 0 where absent."""
-    zero = Quantity(0)
-    return Use(resources.get("cpu", zero).milli, resources.get("memory", zero).value)
+    return Use(resources.get("cpu", ZERO).milli, resources.get("memory", ZERO).value)
 
 
 def plus(a: Use, b: Use) -> Use:

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.node import Reservation, ResolvedReservation
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import ZERO, Quantity
 from koordlite.model.topology import CPU
 from koordlite.numa.kubelet.cpu_take import take_by_topology
 
 Resources = Mapping[str, Quantity]
 
-_ZERO = Quantity(0)
 _FROM_KUBELET = ("cpu", "memory")
 _NEVER_TRIMMED = (keys.BATCH_CPU, keys.BATCH_MEMORY)
 
@@ -30,7 +29,7 @@ def resolve(*, written: Reservation | None, cpus: Sequence[CPU], pinned: CPUSet 
         return ResolvedReservation()
     resources = written.resources
     negative = [f"{name} {amount} is negative; 0 is reserved" for name, amount in resources.items() if amount.nano < 0]
-    amounts = {name: max(amount, _ZERO) for name, amount in resources.items()}
+    amounts = {name: max(amount, ZERO) for name, amount in resources.items()}
     if written.reserved_cpus is not None:
         reserved, fallback = _listed(written.reserved_cpus, CPUSet(cpu.id for cpu in cpus))
         amounts["cpu"], source = Quantity.of(len(reserved)), "list"
@@ -72,12 +71,12 @@ def from_kubelet(*, capacity: Resources, allocatable: Resources) -> dict[str, Qu
     Source: Koordinator `GetNodeReservationFromKubelet`.
     """
     names = [name for name in _FROM_KUBELET if name in capacity or name in allocatable]
-    return {name: _clamped_difference(capacity.get(name, _ZERO), allocatable.get(name, _ZERO)) for name in names}
+    return {name: _clamped_difference(capacity.get(name, ZERO), allocatable.get(name, ZERO)) for name in names}
 
 
 def larger(a: Resources, b: Resources) -> dict[str, Quantity]:
     """max(a, b) key by key; a key of one side only is kept as it is."""
-    return {name: max(a.get(name, b.get(name, _ZERO)), b.get(name, a.get(name, _ZERO))) for name in {**a, **b}}
+    return {name: max(a.get(name, b.get(name, ZERO)), b.get(name, a.get(name, ZERO))) for name in {**a, **b}}
 
 
 def trim_allocatable(*, allocatable: Resources, written: Reservation | None) -> dict[str, Quantity]:
@@ -87,13 +86,13 @@ def trim_allocatable(*, allocatable: Resources, written: Reservation | None) -> 
     reservation names, and the batch ones when absent, appear as 0. Source: Koordinator
     `TrimNodeAllocatableByNodeReservation`, to which a negative amount adds.
     """
-    reserved = {name: max(amount, _ZERO) for name, amount in written_resources(written).items()}
+    reserved = {name: max(amount, ZERO) for name, amount in written_resources(written).items()}
     applies = written is not None and written.apply_policy in ("", "Default")
     if not applies or not any(amount.nano for amount in reserved.values()):
         return dict(allocatable)
     names = {**allocatable, **reserved}
-    trimmed = {name: _clamped_difference(allocatable.get(name, _ZERO), reserved.get(name, _ZERO)) for name in names}
-    return {**trimmed, **{name: allocatable.get(name, _ZERO) for name in _NEVER_TRIMMED}}
+    trimmed = {name: _clamped_difference(allocatable.get(name, ZERO), reserved.get(name, ZERO)) for name in names}
+    return {**trimmed, **{name: allocatable.get(name, ZERO) for name in _NEVER_TRIMMED}}
 
 
 def _listed(listed: CPUSet, machine: CPUSet) -> tuple[CPUSet, str]:

@@ -14,7 +14,7 @@ import msgspec
 
 from koordlite.model.cpuset import union
 from koordlite.model.picture.kubelet import Devices, MemoryBlock, ResourceSet
-from koordlite.model.quantity import Format, Quantity
+from koordlite.model.quantity import ZERO, Format, Quantity
 from koordlite.model.topology import NUMANode
 
 Resources = Mapping[str, Quantity]
@@ -49,7 +49,7 @@ def allocatable(zones: Sequence[Resources], reserved: Resources) -> list[dict[st
 
 def share(amount: Quantity, count: int) -> Quantity:
     """⌈amount / count⌉ in thousandths, 0 for no parts. Source: Koordinator `divideResourceByCount`."""
-    return Quantity.of_milli(-(-amount.milli // count)) if count > 0 else Quantity(0)
+    return Quantity.of_milli(-(-amount.milli // count)) if count > 0 else ZERO
 
 
 def without(zone: Resources, shares: Resources) -> dict[str, Quantity]:

@@ -15,7 +15,7 @@ from koordlite.model.cpuset import union
 from koordlite.model.picture.affinity import Talk
 from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.pod.values import Pod
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import ZERO, Quantity
 from koordlite.model.reading.go_words import boolean
 from koordlite.model.snapshot import Snapshot, container_cpus
 from koordlite.model.wire import crane, numatopology, pod_affinity
@@ -111,7 +111,7 @@ def _reserved_cpu(snapshot: Snapshot) -> str:
     """Kubelet's reserved CPU: the listed CPUs under the static policy, else capacity − allocatable of the Node."""
     if snapshot.kubelet.reserved_cpus or snapshot.node is None:
         return str(len(snapshot.kubelet.reserved_cpus))
-    capacity = snapshot.node.capacity.get("cpu", Quantity(0))
+    capacity = snapshot.node.capacity.get("cpu", ZERO)
     allocatable = snapshot.notes.kubelet_allocatable(snapshot.node).get("cpu", capacity)
     return str(Quantity(max(0, capacity.nano - allocatable.nano)))
 

@@ -16,7 +16,7 @@ from koordlite.model import keys
 from koordlite.model import node as nodes
 from koordlite.model.errors import Problem
 from koordlite.model.pod.values import ContainerInfo, Pod
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import ZERO, Quantity
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet import merge
 
@@ -64,7 +64,7 @@ def values(container: ContainerInfo) -> Values:
     """Shares, quota and memory limit that kubelet gives a container."""
 
     def amount(amounts: Mapping[str, Quantity], name: str) -> Quantity:
-        return amounts.get(name, Quantity(0))
+        return amounts.get(name, ZERO)
 
     return batch_resource.values(
         Resources(

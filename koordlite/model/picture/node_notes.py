@@ -14,7 +14,7 @@ import msgspec
 from koordlite.model import keys
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.node import Node
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import Quantity, add_resources
 from koordlite.model.reading import declared
 from koordlite.model.reading.declared import JSONDocument
 
@@ -23,7 +23,6 @@ T = TypeVar("T")
 _BATCH = "koord-batch"
 _KEPT = "the last good value stays in force"
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?\Z", re.ASCII)
-_ZERO = Quantity(0)
 RATIO_STEP = 0.01
 """A new normalization ratio closer than this to the one in force changes nothing. Source: Koordinator
 `ratioDiffEpsilon`."""
@@ -71,8 +70,8 @@ def parse_third_party(text: str, owner: str) -> Mapping[str, Quantity]:
     values = declared.read_text(document, _ThirdParties, text)[0] if text else {}
     total: dict[str, Quantity] = {}
     for allocation in declared.build(_ThirdParties(), values).allocations:
-        for name, amount in allocation.resources.items() if allocation.priority == _BATCH else ():
-            total[name] = Quantity(total.get(name, _ZERO).nano + amount.nano, amount.format)
+        if allocation.priority == _BATCH:
+            add_resources(total, allocation.resources)
     return _unless_broken(document, total)
 
 

@@ -126,17 +126,12 @@ def effective_requests(spec: objects.PodSpec, owner: str, problems: list[Problem
     return add_resources(total, parse_resources(spec.overhead, owner, "spec.overhead", problems))
 
 
-def effective_limits(spec: objects.PodSpec, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
-    """The same of limits; a container without a limit adds nothing, and overhead counts where there is a limit."""
-
-    def limits(container: objects.Container) -> dict[str, Quantity]:
-        texts = container.resources.limits if container.resources else None
-        return parse_resources(texts, owner, f"spec.containers[{container.name}].resources.limits", problems)
-
-    total = _effective(spec, limits)
-    whole = spec.resources.limits if spec.resources else None
-    total.update(parse_resources(whole, owner, "spec.resources.limits", problems))
-    overhead = parse_resources(spec.overhead, owner, "spec.overhead", problems)
+def effective_limits(spec: objects.PodSpec) -> dict[str, Quantity]:
+    """The same of limits; a container without a limit adds nothing, and overhead counts where there is a limit. What
+    cannot be read counts as none: `effective_requests` reports it."""
+    total = _effective(spec, lambda container: amounts(container.resources)[1])
+    total.update(amounts(spec.resources)[1])
+    overhead = parse_resources(spec.overhead, "", "", [])
     return add_resources(total, {name: amount for name, amount in overhead.items() if name in total})
 
 
@@ -262,9 +257,7 @@ def _containers(obj: objects.PodObject) -> tuple[ContainerInfo, ...]:
     def info(spec: objects.Container) -> ContainerInfo:
         status = statuses.get(spec.name)
         running = status is not None and "running" in (status.state or {})
-        resources = resizing.granted(obj, spec, status)
-        limits = parse_resources(resources.limits, "", "", [])
-        requests = {**limits, **parse_resources(resources.requests, "", "", [])}
+        requests, limits = amounts(resizing.granted(obj, spec, status))
         return ContainerInfo(spec.name, (status and status.container_id) or "", running, requests, limits)
 
     return (

@@ -15,13 +15,12 @@ import msgspec
 from koordlite.model import duration
 from koordlite.model.errors import Problem
 from koordlite.model.pod.qos import PriorityClass, QoSClass
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import ZERO, Quantity
 from koordlite.model.reading.declared import AtLeast0, Nanoseconds, OneOf, OnOff, Percent, Within
 from koordlite.model.slo import qos as slo_qos
 from koordlite.model.slo.qos import ResctrlQOS, ResourceQOS
 
 Seconds = Annotated[int, Within(above=0)]
-_UNKNOWN = Quantity(0)
 Pairs = tuple[tuple[str, str], ...]
 
 
@@ -129,7 +128,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     """Nanoseconds."""
     sched_features: Mapping[str, bool] = msgspec.field(default_factory=dict)
     page_cache_limit_enabled: OnOff | None = None
-    total_network_bandwidth: Quantity = _UNKNOWN
+    total_network_bandwidth: Quantity = ZERO
     """Bits per second; 0 is unknown."""
 
 

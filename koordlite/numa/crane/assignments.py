@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
-from koordlite.model.quantity import NANO, Quantity
+from koordlite.model.quantity import NANO, ZERO, Quantity
 from koordlite.numa.kubelet.cpu_take import take_packed
 from koordlite.numa.machine import Machine
 from koordlite.numa.resize import resized
@@ -97,13 +97,12 @@ class Assignments(msgspec.Struct, frozen=True, kw_only=True):
 
 Container = tuple[str, Mapping[str, Quantity], Mapping[str, Quantity]]
 """Name, requests, limits."""
-_ZERO = Quantity(0)
 
 
 def guaranteed_cpus(requests: Mapping[str, Quantity], limits: Mapping[str, Quantity]) -> int:
     """Whole CPUs that the container requests, where its limit is the same; else 0."""
-    request = requests.get("cpu", _ZERO)
-    if request != limits.get("cpu", _ZERO) or request.nano % NANO or request.nano < 0:
+    request = requests.get("cpu", ZERO)
+    if request != limits.get("cpu", ZERO) or request.nano % NANO or request.nano < 0:
         return 0
     return request.value
 
@@ -116,7 +115,7 @@ def unfit(containers: Sequence[Container], only: Sequence[str]) -> str:
             return f"it names container {name[:63]!r}, and has {', '.join(by_name)}"
         requests, limits = by_name[name]
         if not guaranteed_cpus(requests, limits):
-            request, limit = requests.get("cpu", _ZERO), limits.get("cpu", _ZERO)
+            request, limit = requests.get("cpu", ZERO), limits.get("cpu", ZERO)
             return f"container {name} needs whole CPUs as request and limit, and has cpu {request} and {limit}"
     return ""
 

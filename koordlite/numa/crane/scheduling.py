@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from koordlite.model.pod.crane import encode_result
-from koordlite.model.quantity import NANO, Quantity, add_resources, parse_resources
+from koordlite.model.quantity import NANO, ZERO, Quantity, add_resources, parse_resources
 from koordlite.model.wire.crane import SINGLE_NUMA, STATIC, TopologyObject, Zone, numa_node
 from koordlite.numa.crane import assignments
 from koordlite.numa.crane.assignments import Container
@@ -22,7 +22,6 @@ NOT_EXCLUSIVE = "pod names containers that cannot have CPUs of their own"
 AWARE_RESOURCES = ("cpu",)
 """Resources that Crane's scheduler counts by NUMA node unless it is configured otherwise."""
 MAX_SCORE = 100
-_ZERO = Quantity(0)
 Amounts = Mapping[str, Quantity]
 
 
@@ -72,10 +71,10 @@ class _Offer(msgspec.Struct, frozen=True):
 
     def free(self, resource: str, *, whole_cpus: bool = False) -> int:
         """Nano-units; `whole_cpus` counts no part of a CPU that could be given."""
-        allocatable = self.allocatable.get(resource, _ZERO).nano
+        allocatable = self.allocatable.get(resource, ZERO).nano
         if whole_cpus and resource == "cpu":
             allocatable -= allocatable % NANO
-        return allocatable - self.used.get(resource, _ZERO).nano
+        return allocatable - self.used.get(resource, ZERO).nano
 
     def fits(self, request: Amounts) -> bool:
         """All of the request."""
@@ -184,7 +183,7 @@ def _several(request: Amounts, offers: Sequence[_Offer]) -> CraneVerdict:
 def _numbers(request: Amounts, offers: Sequence[_Offer]) -> str:
     """`node0 has 2 of 8 cpu free` for each NUMA node and resource that is asked for."""
     texts = [
-        f"{offer.name} has {Quantity(offer.free(r))} of {offer.allocatable.get(r, _ZERO)} {r} free"
+        f"{offer.name} has {Quantity(offer.free(r))} of {offer.allocatable.get(r, ZERO)} {r} free"
         for offer in sorted(offers, key=lambda offer: offer.name)
         for r in request
     ]

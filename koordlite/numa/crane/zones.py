@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
-from koordlite.model.quantity import NANO, Quantity
+from koordlite.model.quantity import NANO, ZERO, Quantity
 from koordlite.model.topology import CPU, NUMANode
 from koordlite.model.wire.crane import Zone, ZoneResources, zone_name
 from koordlite.numa.kubelet.cpu_take import take_packed
 from koordlite.numa.machine import Machine
-
-_ZERO = Quantity(0)
 
 
 def reserved_by_number(machine: Machine, count: int) -> CPUSet:
@@ -36,7 +34,7 @@ def node_zones(
     only while `reserved_cpus` names no CPU. CPUs that are `unavailable` are not allocatable. Costs are SLIT distances.
     """
     remaining = dict(reserved)
-    whole = 0 if reserved_cpus else -(-reserved.get("cpu", _ZERO).nano // NANO)
+    whole = 0 if reserved_cpus else -(-reserved.get("cpu", ZERO).nano // NANO)
     for node in nodes:
         ids = node.cpus & reserved_cpus
         count = len(ids) if reserved_cpus else min(whole, len(node.cpus))
@@ -79,7 +77,7 @@ def _part(name: str, kind: str, parent: str, members: Sequence[CPU]) -> Zone:
 
 def _less(amount: Quantity, remaining: dict[str, Quantity], name: str) -> Quantity:
     """`amount` without what is reserved of it, at least 0; the rest is `remaining`."""
-    reserved = remaining.get(name, _ZERO)
+    reserved = remaining.get(name, ZERO)
     share = min(reserved.nano, amount.nano)
     remaining[name] = Quantity(reserved.nano - share, reserved.format)
     return Quantity(amount.nano - share, amount.format)

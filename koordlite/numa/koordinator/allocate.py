@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
-from koordlite.model.quantity import NANO, Quantity
+from koordlite.model.quantity import NANO, ZERO, Quantity
 from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.take import NO_POLICY, TakePolicy, take_preferred
 from koordlite.numa.koordinator.values import (
@@ -20,7 +20,6 @@ from koordlite.numa.koordinator.values import (
     NOT_ENOUGH_CPUS,
     RESTRICTED_POLICY,
     SPREAD_BY_PCPUS,
-    ZERO,
     AllocatedCPU,
     Allocation,
     Amounts,
@@ -29,7 +28,6 @@ from koordlite.numa.koordinator.values import (
     Zones,
     available_cpus,
     available_zones,
-    minus,
     refuse,
     released,
     zones_added,
@@ -226,7 +224,7 @@ def split(supply: Supply, request: NodeRequest, nodes: Sequence[int]) -> tuple[Z
             share = min(available[zone], _share(supply, request, name, remaining, len(nodes) - place))
             if share.nano:
                 shares.setdefault(zone, {})[name] = share
-                remaining = minus(remaining, share)
+                remaining -= share
         if remaining.nano:
             reasons.append(f"Insufficient NUMA {name}")
     return dict(sorted(shares.items())), tuple(sorted(reasons))

@@ -21,7 +21,7 @@ import msgspec
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.pod.values import ResourceSpec
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import ZERO, Quantity
 from koordlite.model.reading import declared
 from koordlite.numa.koordinator.allocate import (
     NodeRequest,
@@ -48,7 +48,6 @@ from koordlite.numa.koordinator.values import (
     NEVER,
     RESTRICTED,
     SINGLE_NUMA_NODE,
-    ZERO,
     Allocation,
     Amounts,
     Refusal,

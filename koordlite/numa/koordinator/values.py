@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import ZERO, Quantity, add_resources
 from koordlite.numa.machine import Machine
 
 Amounts = Mapping[str, Quantity]
@@ -81,29 +81,18 @@ def mask_text(mask: int) -> str:
     return format(mask, f"0{width}b")
 
 
-ZERO = Quantity(0)
 Ratios = Mapping[str, float]
 """Factor by which a node sells a resource, by name."""
 
 
-def plus(a: Quantity, b: Quantity) -> Quantity:
-    """a + b."""
-    return Quantity(a.nano + b.nano, a.format if a.nano else b.format)
-
-
-def minus(a: Quantity, b: Quantity) -> Quantity:
-    """a - b."""
-    return Quantity(a.nano - b.nano, a.format if a.nano else b.format)
-
-
 def added(a: Amounts, b: Amounts) -> dict[str, Quantity]:
     """a + b, name by name."""
-    return {**a, **{name: plus(a[name], amount) if name in a else amount for name, amount in b.items()}}
+    return add_resources(dict(a), b)
 
 
 def difference(a: Amounts, b: Amounts) -> dict[str, Quantity]:
     """max(a - b, 0), name by name; names that only `b` has are 0. Source: quota `SubtractWithNonNegativeResult`."""
-    differences = {name: minus(amount, b[name]) if name in b else amount for name, amount in a.items()}
+    differences = {name: amount - b[name] if name in b else amount for name, amount in a.items()}
     return {
         **dict.fromkeys(b, ZERO),
         **{name: amount if amount.nano > 0 else ZERO for name, amount in differences.items()},

@@ -84,24 +84,12 @@ class Reader:
     @functools.cached_property
     def cpu_manager(self) -> CPUManagerPolicy:
         """Configuration of kubelet's CPU manager."""
-        manager: _Manager = self._note(keys.CPU_MANAGER_POLICY, _json(_Manager, keys.CPU_MANAGER_POLICY)) or _Manager()
-        reserved = self._cpus(keys.CPU_MANAGER_POLICY, manager.reserved_cpus)
-        return CPUManagerPolicy(policy=manager.policy, options=manager.options or {}, reserved_cpus=reserved)
+        return self._decoded(keys.CPU_MANAGER_POLICY, CPUManagerPolicy) or CPUManagerPolicy()
 
     @functools.cached_property
     def allocs(self) -> tuple[PodCPUAlloc, ...]:
         """CPUs that pods hold alone."""
-        rows: list[_Alloc] = self._note(keys.POD_CPU_ALLOCS, _json(list[_Alloc], keys.POD_CPU_ALLOCS)) or []
-        return tuple(
-            PodCPUAlloc(
-                namespace=row.namespace,
-                name=row.name,
-                uid=row.uid,
-                cpuset=self._cpus(keys.POD_CPU_ALLOCS, row.cpuset),
-                managed_by_kubelet=row.managed_by_kubelet,
-            )
-            for row in rows
-        )
+        return self._decoded(keys.POD_CPU_ALLOCS, tuple[PodCPUAlloc, ...]) or ()
 
     @property
     def kubelets_pods(self) -> tuple[PodCPUAlloc, ...]:
@@ -154,12 +142,19 @@ class Reader:
             self.problems.extend(error.problems)
             return None
 
-    def _cpus(self, key: str, text: str) -> CPUSet:
-        try:
-            return CPUSet.parse(text)
-        except ValueError as error:
-            self.problems.append(Problem(self.owner, key, text, str(error), _SKIPPED))
-            return EMPTY
+    def _decoded(self, key: str, shape: Any) -> Any:
+        """Annotation `key` as `shape`. A list of CPUs in it that cannot be read costs only itself: it is empty."""
+
+        def cpus(kind: type, text: object) -> CPUSet:
+            if kind is not CPUSet or not isinstance(text, str):
+                raise ValueError(f"{text!r} is not a CPU list like 0-3,8")
+            try:
+                return CPUSet.parse(text)
+            except ValueError as error:
+                self.problems.append(Problem(self.owner, key, text, str(error), _SKIPPED))
+                return EMPTY
+
+        return self._note(key, lambda text, owner: _json(text, shape, owner, key, cpus))
 
 
 def _topology(text: str, owner: str) -> Topology:
@@ -174,33 +169,16 @@ def _topology_of(text: str) -> Topology:
     return nrt.decode_cpu_topology(text, "")
 
 
-class _Alloc(msgspec.Struct, rename="camel"):
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    cpuset: str = ""
-    managed_by_kubelet: bool = False
-
-
-class _Manager(msgspec.Struct):
-    policy: str = ""
-    options: dict[str, str] | None = None
-    reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
-
-
-def _json(shape: Any, key: str) -> Callable[[str, str], Any]:
-    def decode(text: str, owner: str) -> Any:
-        try:
-            return msgspec.json.decode(text, type=shape | None)
-        except UNREADABLE as error:
-            raise InputError(Problem(owner, key, text, str(error), _SKIPPED)) from error
-
-    return decode
+def _json(text: str, shape: Any, owner: str, key: str, hook: Callable[[type, object], CPUSet] | None = None) -> Any:
+    try:
+        return msgspec.json.decode(text, type=shape | None, dec_hook=hook)
+    except UNREADABLE as error:
+        raise InputError(Problem(owner, key, text, str(error), _SKIPPED)) from error
 
 
 def read_ratios(text: str, owner: str) -> Mapping[str, float] | None:
     """Amplification ratios; InputError for text that is none, and for more than anybody sells."""
-    ratios: dict[str, float] | None = _json(dict[str, float], keys.AMPLIFICATION_RATIO)(text, owner)
+    ratios: dict[str, float] | None = _json(text, dict[str, float], owner, keys.AMPLIFICATION_RATIO)
     wild = next((name for name, ratio in (ratios or {}).items() if not ratio <= _MOST_TIMES), None)
     if wild is not None:
         why = f"{wild}: no node sells a resource more than {_MOST_TIMES} times"

@@ -13,7 +13,7 @@ from koordlite.model import keys
 from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import ZERO, Quantity
 from koordlite.model.snapshot import Snapshot
 from koordlite.numa.nrt import score
 from koordlite.report import units
@@ -142,7 +142,7 @@ def _space(snapshot: Snapshot, pod: Pod) -> Iterator[Check]:
     if not requests:
         return
     free = {
-        at: {name: zone[name].available if name in zone else Quantity(0) for name in requests}
+        at: {name: zone[name].available if name in zone else ZERO for name in requests}
         for at, zone in zone_report.without_pod(snapshot, pod).items()
     }
     fits = [at for at, amounts in free.items() if all(amounts[name] >= requests[name] for name in requests)]

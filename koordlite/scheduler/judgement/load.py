@@ -230,7 +230,7 @@ def pod_load(obj: objects.PodObject, args: LoadAwareSchedulingArgs, now: float) 
     # What a pod of class koord-free asks for has no name of its own, and is not estimated.
     plain = pod.priority_class in (PriorityClass.PROD, PriorityClass.NONE)
     own_names = eviction.OWN_NAMES.get(pod.priority_class, {})
-    limits = pod_reader.effective_limits(resizing.counted(obj).spec, owner, ignored)
+    limits = pod_reader.effective_limits(resizing.counted(obj).spec)
     estimate = {}
     for resource, factor in factors.items():
         if resource not in args.resources:
