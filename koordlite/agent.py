@@ -22,10 +22,9 @@ from koordlite.host.pause_file import Pauses
 from koordlite.model import node as nodes
 from koordlite.model.decision import Decision
 from koordlite.model.errors import JournalError, KoordliteError
-from koordlite.model.memory import Memory
 from koordlite.model.picture.groups import RunState
 from koordlite.model.place import Place
-from koordlite.model.settings import Mode
+from koordlite.model.settings import Memory, Mode
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep, FreshUse, NRIState, Pause
 from koordlite.observe import Observer, wants

@@ -171,15 +171,25 @@ def process(files: Files, pid: int) -> ProcessStat | None:
 
 def start_time(files: Files, tid: int) -> int | None:
     """Ticks after boot at which the thread began, which tells it from a later one of the same id; None when gone."""
+    return _column(files, tid, 22)
+
+
+def last_cpu(files: Files, tid: int) -> int | None:
+    """CPU that the thread ran on last; None when gone."""
+    return _column(files, tid, 39)
+
+
+def _column(files: Files, tid: int, number: int) -> int | None:
+    """A column of stat, as proc_pid_stat(5) numbers them."""
     try:
         raw = files.read(f"/proc/{tid}/stat")
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The name in column 2 may hold blanks and brackets: count from the last bracket.
     fields = raw.rpartition(b")")[2].split()
-    if len(fields) < 20:
-        raise ValueError(f"{raw[:80]!r} has no column 22, as /proc/PID/stat has")
-    return int(fields[19])
+    if len(fields) <= number - 3:
+        raise ValueError(f"{raw[:80]!r} has no column {number}, as /proc/PID/stat has")
+    return int(fields[number - 3])
 
 
 def run_delay(files: Files, tid: int) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from koordlite.model.change import Change
-from koordlite.model.memory import Memory
+from koordlite.model.settings import Memory
 
 Verdict = Literal["set", "shrink", "grow", "hold", "release", "evict", "skip", "refuse"]
 """set: a value; shrink/grow: a limit tighter/looser; hold: nothing to do; release: give back; evict: pods have to go;

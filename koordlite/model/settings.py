@@ -1,9 +1,11 @@
-"""Common part of every strategy's configuration section."""
+"""Common parts of strategies: their configuration sections, and their memory from one round to the next."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any, Literal
+
+import msgspec
 
 from koordlite.model import duration
 
@@ -16,6 +18,11 @@ class StrategySettings:
 
     mode: Mode = "observe"
     """off: not judged at all. observe: judged and reported, nothing is written. enforce: judged, reported, written."""
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """Memory of one strategy; each that keeps something has a kind of its own. Everything in it has a default: what the
+    strategy knows at first."""
 
 
 def bounded(default: Any, *, ge: float | None = None, le: float | None = None) -> Any:

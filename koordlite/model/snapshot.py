@@ -13,7 +13,6 @@ from typing import TypeGuard, TypeVar
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
-from koordlite.model.memory import Memory
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.affinity import AffinityState
@@ -47,6 +46,7 @@ from koordlite.model.picture.usage import (
 from koordlite.model.place import Place
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
+from koordlite.model.settings import Memory
 from koordlite.model.slo.settings import SLO
 from koordlite.model.status import WatchState
 from koordlite.model.topology import Topology

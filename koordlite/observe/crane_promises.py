@@ -11,7 +11,7 @@ import msgspec
 from koordlite.host import crane_promises
 from koordlite.host.bundle import Host
 from koordlite.host.files import readable
-from koordlite.kube.kubelet.configz import decode_cpu_manager_state
+from koordlite.kube.kubelet.configz import parse_cpu_manager_state
 from koordlite.model import cpuset
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
@@ -153,7 +153,7 @@ class CranePromises:
         if self._host is None:
             return {}
         try:
-            state = decode_cpu_manager_state(self._host.files.read(self._checkpoint))
+            state = parse_cpu_manager_state(self._host.files.read(self._checkpoint))
         except (OSError, InputError):
             return {}
         return {pod.uid: pod.containers for pod in state.pod_cpus}

@@ -33,8 +33,6 @@ _LIBRARY = re.compile(rb"\.so(\.[\w.]+)?\Z", re.ASCII)
 _LOCKED = re.compile(rb"^VmLck:\s+(\d{1,12}) kB", re.ASCII | re.MULTILINE)
 _SHARED = (b"/dev/shm/", b"/SYSV", b"/memfd:", b"/dev/zero")
 """Beginnings of paths that are no files of a disk: POSIX and System V shared memory, memfd, shared anonymous."""
-_PROCESSOR = 36
-"""Column of stat behind the name: the CPU the thread ran on last, column 39 of all."""
 
 
 class PageMapping(msgspec.Struct, frozen=True):
@@ -168,8 +166,8 @@ def _ran(
             for tid in tids:
                 now, then = _run_ns(host, tid), before[tid]
                 if now is not None and then is not None and now > then:
-                    node = node_of.get(_processor(host, tid))
-                    if node is not None:
+                    cpu = readable(procfs.last_cpu, host.files, tid)
+                    if cpu is not None and (node := node_of.get(cpu)) is not None:
                         used[group][node] += now - then
                     before[tid] = now
     return {
@@ -179,15 +177,5 @@ def _ran(
 
 
 def _run_ns(host: Host, tid: int) -> int | None:
-    try:
-        return procfs.number(host.files.read(f"/proc/{tid}/schedstat").split()[0])
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _processor(host: Host, tid: int) -> int:
-    """-1 for a thread that has ended."""
-    try:
-        return int(host.files.read(f"/proc/{tid}/stat").rpartition(b")")[2].split()[_PROCESSOR])
-    except (OSError, ValueError, IndexError):
-        return -1
+    delay = readable(procfs.run_delay, host.files, tid)
+    return delay[0] if delay else None

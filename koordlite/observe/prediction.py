@@ -14,7 +14,7 @@ from koordlite.formulas.allocatable.prediction import PROD
 from koordlite.host.kept_file import PREDICTIONS, KeptFile
 from koordlite.model import times
 from koordlite.model.errors import Problem
-from koordlite.model.picture.usage import Prediction, Usage, Use
+from koordlite.model.picture.usage import NO_USE, Prediction, Usage, Use
 from koordlite.model.pod.values import Pod
 from koordlite.model.wire.objects import PodObject
 from koordlite.strategies import mid_allocatable
@@ -142,7 +142,7 @@ class _Model:
     def __init__(self, wall: float, cpu: Histogram, memory: Histogram) -> None:
         self.first = self.last = wall
         self.cpu, self.memory = cpu, memory
-        self.peak = allocatable.NOTHING
+        self.peak = NO_USE
 
     @classmethod
     def of(cls, stored: _StoredModel) -> _Model:
@@ -234,10 +234,10 @@ class Predictor:
             self._add(uid, usage.pods[uid], wall)
         if self._is_due(_SYSTEM, wall):
             assert usage.node is not None
-            prod = allocatable.NOTHING
+            prod = NO_USE
             for pod in pods:
                 if pod.priority_class in PROD and pod.uid in usage.pods:
-                    prod = allocatable.plus(prod, usage.pods[pod.uid])
+                    prod = prod + usage.pods[pod.uid]
             self._add(_PROD, prod, wall)
             self._add(_SYSTEM, allocatable.system_use(node=usage.node, pods=usage.pods.values(), host_apps=()), wall)
 

@@ -20,8 +20,8 @@ import msgspec
 from koordlite import changes, strategies
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import UNREADABLE
-from koordlite.model.memory import Memory
 from koordlite.model.place import Place
+from koordlite.model.settings import Memory
 from koordlite.ports import ClusterView
 from koordlite.record.round_record import Damage, RecordError, RoundRecord
 

@@ -21,10 +21,9 @@ from koordlite.changes.published import NodeResourceChange, ZoneResourceChange
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
-from koordlite.model.memory import Memory
 from koordlite.model.picture.groups import Cgroup, Original
 from koordlite.model.place import Place
-from koordlite.model.settings import Mode, StrategySettings
+from koordlite.model.settings import Memory, Mode, StrategySettings
 from koordlite.model.slo import config as slo_config
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot

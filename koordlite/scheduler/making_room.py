@@ -11,10 +11,10 @@ import collections
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from koordlite.formulas import make_room
 from koordlite.formulas.make_room import Cost, Room
+from koordlite.model.cpuset import EMPTY
+from koordlite.model.pod import pod_reader
 from koordlite.numa.nrt.filter import NANO, Amounts, Zones
 from koordlite.report import rooms as room_text
 from koordlite.reservation.pods import ClusterPod, PodShape
@@ -181,8 +181,8 @@ class _Board:
         row = self._row(pod, node)
         numa = ", ".join(map(str, judge.verdict(pod.shape, row, self._settings).numa_nodes))
         text = self._promised(pod, node).resource_status
-        cpus = msgspec.json.decode(text).get("cpuset", "") if text else ""
-        return " ".join(filter(None, [numa and f"NUMA node {numa}", cpus and f"CPUs {cpus}"]))
+        cpus = pod_reader.parse_resource_status(text).cpuset if text else EMPTY
+        return " ".join(filter(None, [numa and f"NUMA node {numa}", f"CPUs {cpus}" if cpus else ""]))
 
     def nodes(self, item: ClusterPod) -> Sequence[str]:
         """Large enough, and nothing that evictions do not cure is against it as far as this program sees."""

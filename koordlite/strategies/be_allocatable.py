@@ -112,7 +112,7 @@ def _zones(snapshot: Snapshot, shared: offer.CommonTerms) -> Iterator[Decision]:
         colocation=snapshot.slo.colocation,
         pods=snapshot.pods,
         usage=snapshot.average.pods,
-        measured=allocatable.plus(shared.system, shared.host_apps),
+        measured=shared.system + shared.host_apps,
         reserved=shared.reserved,
     )
     by_name = {f"node-{terms.node}": terms for terms in worked_out}

@@ -19,12 +19,11 @@ from koordlite.formulas.cpu.burst import Ledger, Move, State, Tokens
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.decision import Decision, Verdict
 from koordlite.model.keys import CPU_BURST
-from koordlite.model.memory import Memory
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.reading.strict import camel
-from koordlite.model.settings import StrategySettings
+from koordlite.model.settings import Memory, StrategySettings
 from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.settings import SLO, CPUBurst
 from koordlite.model.snapshot import Snapshot, recalled

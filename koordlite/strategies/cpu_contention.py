@@ -16,11 +16,10 @@ from koordlite.changes.published import NodeConditionChange
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
-from koordlite.model.memory import Memory
 from koordlite.model.picture.usage import CPUWait
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
-from koordlite.model.settings import Mode, StrategySettings, bounded
+from koordlite.model.settings import Memory, Mode, StrategySettings, bounded
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot, container_cpus, recalled
 

@@ -21,12 +21,11 @@ from koordlite.formulas.cpu.objective import Level
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CPULimit, Decision, Verdict
-from koordlite.model.memory import Memory
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.picture.usage import CPUWait, Objective, Use
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
-from koordlite.model.settings import StrategySettings, bounded
+from koordlite.model.settings import Memory, StrategySettings, bounded
 from koordlite.model.slo import pod_overrides
 from koordlite.model.snapshot import NodeSnapshot, Snapshot, gives_way, recalled
 from koordlite.strategies.shared import group_files

@@ -18,11 +18,10 @@ from koordlite.formulas.cpu import irq as formula
 from koordlite.model import cpuset, keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
-from koordlite.model.memory import Memory
 from koordlite.model.picture.irqs import DEFAULT
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
-from koordlite.model.settings import Mode, StrategySettings
+from koordlite.model.settings import Memory, Mode, StrategySettings
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot, recalled
 

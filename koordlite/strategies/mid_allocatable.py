@@ -15,6 +15,7 @@ from koordlite.formulas.allocatable.mid import Terms
 from koordlite.formulas.allocatable.prediction import Reclaimable
 from koordlite.model import keys
 from koordlite.model.decision import Decision
+from koordlite.model.picture.usage import NO_USE
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.strategies.shared import offer
@@ -56,7 +57,7 @@ def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
     results = mid.mid(
         capacity=allocatable.amounts(snapshot.node.capacity),
         colocation=snapshot.slo.colocation,
-        reclaimable=spare.least if spare else allocatable.NOTHING,
+        reclaimable=spare.least if spare else NO_USE,
         used=used,
         reserved=mid.system_reserved(**offer.common_terms(snapshot, used, offered_to=mid.MID_AND_BELOW)._asdict()),
         requested=mid.prod_requests(snapshot.pods),

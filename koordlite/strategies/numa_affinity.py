@@ -19,9 +19,9 @@ from koordlite.formulas.topology.affinity import Member, Outcome, Room, Tie
 from koordlite.model import cpuset, keys
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.decision import Decision, Verdict
-from koordlite.model.memory import Memory
 from koordlite.model.picture.affinity import Connections
 from koordlite.model.pod.values import Pod
+from koordlite.model.settings import Memory
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot, recalled
 from koordlite.strategies.shared import affinity, group_files

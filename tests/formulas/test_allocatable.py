@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from koordlite.formulas.allocatable import allocatable
 from koordlite.formulas.allocatable.allocatable import Sums
-from koordlite.model.picture.usage import Use
+from koordlite.model.picture.usage import NO_USE, Use
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
@@ -78,12 +78,12 @@ def test_more_use_never_promises_more(capacity, colocation, used, more, others) 
             colocation=colocation,
             sums=Sums(use, use, use),
             system=system,
-            host_apps=allocatable.NOTHING,
+            host_apps=NO_USE,
             reserved=reserved,
         )
         return [term.result for term in terms]
 
-    before, after = promised(allocatable.NOTHING), promised(more)
+    before, after = promised(NO_USE), promised(more)
     assert all(0 <= late <= early for late, early in zip(after, before, strict=True))
     assert before[0] <= capacity.cpu
     assert before[1] <= capacity.memory

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.formulas.allocatable import allocatable, numa_shares
-from koordlite.formulas.allocatable.allocatable import NOTHING
-from koordlite.model.picture.usage import Use
+from koordlite.model.picture.usage import NO_USE, Use
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
@@ -43,8 +42,8 @@ def cpus(*pods: Pod, usage: dict[str, Use] | None = None, zones: tuple[int, ...]
         colocation=WHOLE,
         pods=pods,
         usage=usage or {},
-        measured=given.get("measured", NOTHING),
-        reserved=given.get("reserved", NOTHING),
+        measured=given.get("measured", NO_USE),
+        reserved=given.get("reserved", NO_USE),
     )
     return [terms.cpu.result for terms in found]
 
@@ -121,7 +120,7 @@ def test_zones_together_never_offer_more_than_the_node(
             pods=[one],
             usage={"u": usage},
             measured=measured,
-            reserved=NOTHING,
+            reserved=NO_USE,
         )
         return [(terms.cpu.result, terms.memory.result) for terms in zones]
 
@@ -137,8 +136,8 @@ def test_zones_together_never_offer_more_than_the_node(
         colocation=colocation,
         sums=allocatable.pod_sums(pods=[one], usage={"u": used}),
         system=measured,
-        host_apps=NOTHING,
-        reserved=NOTHING,
+        host_apps=NO_USE,
+        reserved=NO_USE,
     )
     if all(part != (0, 0) and 0 not in part for part in parts):
         # Parts of use are rounded up, and margins cut by zone: one unit a zone is all that can be between them.

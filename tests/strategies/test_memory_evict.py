@@ -14,13 +14,13 @@ from koordlite.changes.eviction import KillContainer
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
-from koordlite.model.memory import Memory
 from koordlite.model.node import Node
 from koordlite.model.picture.groups import Cgroup, Layout, MemoryPlace, PodGroups
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
+from koordlite.model.settings import Memory
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import NUMANode
 from koordlite.report.sentence import sentence

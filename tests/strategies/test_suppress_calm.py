@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
-from koordlite.model.memory import Memory
 from koordlite.model.node import Node, ResolvedReservation
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.quantity import Quantity
+from koordlite.model.settings import Memory
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, Topology
 from koordlite.strategies import cpu_suppress, discover

@@ -6,7 +6,6 @@ the two can be compared. Source: Koordinator batchresource plugin, `calculate`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
@@ -14,13 +13,12 @@ import msgspec
 from koordlite.formulas.allocatable import reservation
 from koordlite.model.node import Node
 from koordlite.model.picture.node_notes import NodeNotes
-from koordlite.model.picture.usage import Use
+from koordlite.model.picture.usage import NO_USE, Use
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import ZERO, Quantity
 from koordlite.model.slo.settings import Colocation, HostApplication
 
-NOTHING = Use(0, 0)
 BATCH_AND_BELOW = (PriorityClass.BATCH, PriorityClass.FREE)
 """The bands batch resources are offered to; all else is high-priority work."""
 
@@ -28,17 +26,17 @@ BATCH_AND_BELOW = (PriorityClass.BATCH, PriorityClass.FREE)
 class Sums(msgspec.Struct, frozen=True):
     """Requests and use of high-priority work (every band but batch and free), or one pod's share in it."""
 
-    hp_request: Use = NOTHING
-    hp_used: Use = NOTHING
+    hp_request: Use = NO_USE
+    hp_used: Use = NO_USE
     """A pod without a sample counts with its request; an LSE pod's CPUs count in full, used or not."""
-    hp_max_used_request: Use = NOTHING
+    hp_max_used_request: Use = NO_USE
     """The larger of use and request, pod by pod."""
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(
-            plus(self.hp_request, other.hp_request),
-            plus(self.hp_used, other.hp_used),
-            plus(self.hp_max_used_request, other.hp_max_used_request),
+            self.hp_request + other.hp_request,
+            self.hp_used + other.hp_used,
+            self.hp_max_used_request + other.hp_max_used_request,
         )
 
 
@@ -91,7 +89,7 @@ def batch(
         cap=caps(capacity=capacity, colocation=colocation),
         colocation=colocation,
         sums=sums,
-        measured=plus(system, host_apps),
+        measured=system + host_apps,
         reserved=reserved,
     )
 
@@ -177,7 +175,7 @@ def pod_terms(*, pod: Pod, used: Use | None) -> Sums:
     if pod.priority_class in BATCH_AND_BELOW:
         return Sums()
     if not pod.active:
-        return Sums(hp_used=used or NOTHING, hp_max_used_request=used or NOTHING)
+        return Sums(hp_used=used or NO_USE, hp_max_used_request=used or NO_USE)
     return charge(request=Use(pod.request_milli(), pod.request_value("memory")), used=used, qos=pod.qos_class)
 
 
@@ -201,17 +199,13 @@ def host_app_use(
     One without a priority counts: it was taken out of the system's use, so it must come back here (Koordinator
     loses it, docs/compatibility.md).
     """
-    total = NOTHING
-    for application in applications:
-        if application.priority not in offered_to:
-            total = plus(total, usage.get(application.name, NOTHING))
-    return total
+    counted = (each.name for each in applications if each.priority not in offered_to)
+    return sum((usage.get(name, NO_USE) for name in counted), NO_USE)
 
 
 def system_use(*, node: Use, pods: Iterable[Use], host_apps: Iterable[Use]) -> Use:
     """max(node − Σ pods − Σ host applications, 0): what neither pods nor host applications use."""
-    attributed = functools.reduce(plus, (*pods, *host_apps), NOTHING)
-    return Use(max(node.cpu - attributed.cpu, 0), max(node.memory - attributed.memory, 0))
+    return node.less(sum((*pods, *host_apps), NO_USE))
 
 
 def reserved_use(*, node: Node, notes: NodeNotes, reserved: Mapping[str, Quantity]) -> Use:
@@ -227,11 +221,6 @@ def reserved_use(*, node: Node, notes: NodeNotes, reserved: Mapping[str, Quantit
 def amounts(resources: Mapping[str, Quantity]) -> Use:
     """The cpu and memory of a resource list, 0 where absent."""
     return Use(resources.get("cpu", ZERO).milli, resources.get("memory", ZERO).value)
-
-
-def plus(a: Use, b: Use) -> Use:
-    """a + b."""
-    return Use(a.cpu + b.cpu, a.memory + b.memory)
 
 
 def _policy(policy: str, *policies: str) -> str:

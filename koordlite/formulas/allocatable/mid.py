@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from koordlite.formulas.allocatable import allocatable
-from koordlite.model.picture.usage import Use
+from koordlite.model.picture.usage import NO_USE, Use
 from koordlite.model.pod.qos import PriorityClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import Colocation
@@ -61,7 +61,7 @@ def mid(
     unallocated = max(capacity − reserved − requested, 0). `reserved` is that of `system_reserved`, `requested` the
     requests of prod pods (`prod_requests`), `used` the use of the whole node, None when unknown.
     """
-    unused = Use(capacity.cpu - used.cpu, capacity.memory - used.memory) if used else allocatable.NOTHING
+    unused = Use(capacity.cpu - used.cpu, capacity.memory - used.memory) if used else NO_USE
 
     def terms(of: Callable[[Use], int], static_percent: int, threshold_percent: int) -> Terms:
         return Terms(
@@ -87,10 +87,10 @@ def mid(
 
 def prod_requests(pods: Iterable[Pod]) -> Use:
     """Σ requests of Running and Pending pods outside the bands mid, batch and free. Source: `getUnallocated`."""
-    total = allocatable.NOTHING
+    total = NO_USE
     for pod in pods:
         if pod.active and pod.priority_class not in MID_AND_BELOW:
-            total = allocatable.plus(total, Use(pod.request_milli(), pod.request_value("memory")))
+            total = total + Use(pod.request_milli(), pod.request_value("memory"))
     return total
 
 

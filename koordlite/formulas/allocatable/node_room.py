@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from koordlite.formulas.allocatable import reservation
 from koordlite.model import keys
 from koordlite.model.node import Reservation
 from koordlite.model.quantity import Quantity
+from koordlite.numa.koordinator.node_report import read_ratios
 
 NanoAmounts = Mapping[str, int]
 """Nano-units by resource."""
@@ -46,11 +45,8 @@ def counted(requests: NanoAmounts, *, amplification: float, has_cpus: bool) -> N
 def amplification(annotations: Mapping[str, str]) -> float:
     """Factor by which the node amplifies its CPUs, by its annotation; 1 where that cannot be read: the agent writes it,
     and says when it cannot."""
-    text = annotations.get(keys.AMPLIFICATION_RATIO, "")
-    try:
-        return msgspec.json.decode(text, type=dict[str, float]).get("cpu", 1.0) if text else 1.0
-    except msgspec.DecodeError:
-        return 1.0
+    ratios, _ = read_ratios(annotations.get(keys.AMPLIFICATION_RATIO))
+    return (ratios or {}).get("cpu", 1.0)
 
 
 def total(requests: Iterable[NanoAmounts]) -> dict[str, int]:

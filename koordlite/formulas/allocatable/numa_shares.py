@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from koordlite.formulas.allocatable import allocatable
-from koordlite.formulas.allocatable.allocatable import BATCH_AND_BELOW, NOTHING, Sums, Terms
+from koordlite.formulas.allocatable.allocatable import BATCH_AND_BELOW, Sums, Terms
 from koordlite.model import nrt
-from koordlite.model.picture.usage import Use
+from koordlite.model.picture.usage import NO_USE, Use
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import Colocation
@@ -89,7 +89,7 @@ def sizes(zones: Iterable[Zone]) -> tuple[dict[int, Use], dict[str, str]]:
         except ValueError as error:
             unreadable[zone.name] = str(error)
     # A topology that says nothing of CPU or memory offers no base to work on.
-    is_sized = any(size != NOTHING for size in by_node.values())
+    is_sized = any(size != NO_USE for size in by_node.values())
     return (by_node if is_sized else {}), unreadable
 
 
@@ -100,7 +100,7 @@ def shares(amount: Use, zones: Sequence[int], nodes: Collection[int] = ()) -> di
     """
     own = [node for node in zones if node in nodes] or list(zones)
     part = Use(divided(amount.cpu, len(own)), divided(amount.memory * MILLI, len(own)))
-    return {node: part if node in own else NOTHING for node in zones}
+    return {node: part if node in own else NO_USE for node in zones}
 
 
 def divided(milli: int, parts: int) -> int:
@@ -112,7 +112,7 @@ def _sums_of_pod(pod: Pod, used: Use | None, ids: Sequence[int]) -> dict[int, Su
     if pod.priority_class in BATCH_AND_BELOW:
         return {}
     if not pod.active:
-        parts = shares(used or NOTHING, ids)
+        parts = shares(used or NO_USE, ids)
         return {node: Sums(hp_used=part, hp_max_used_request=part) for node, part in parts.items()}
     promised = pod.resource_status.numa_nodes
     request = shares(Use(pod.request_milli(), pod.request_value("memory")), ids, promised)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from koordlite.formulas.allocatable import allocatable
 from koordlite.model.picture.usage import Prediction, Use
 from koordlite.model.pod.qos import PriorityClass
 from koordlite.model.pod.values import Pod
@@ -53,12 +52,12 @@ def reclaimable(*, prediction: Prediction | None, pods: Iterable[Pod], offered: 
     if prediction is None or prediction.prod is None or prediction.system is None:
         return None
     ratio = (100 + prediction.margin_percent) / 100
-    both = allocatable.plus(prediction.prod, prediction.system)
+    both = prediction.prod + prediction.system
     together = Use(int(both.cpu * ratio), int(both.memory * ratio))
     prod = [pod for pod in pods if pod.priority_class in PROD and not pod.deleting and not pod.finished]
     requests = [(prediction.pods.get(pod.uid), pod.request_milli(), pod.request_value("memory")) for pod in prod]
     requested = Use(sum(cpu for _, cpu, _ in requests), sum(memory for _, _, memory in requests))
-    spare = _within(_less(requested, together), _less(offered, together))
+    spare = _within(requested.less(together), offered.less(together))
     by_priority = Predicted(reclaimable=spare, peak=together)
     return Reclaimable(by_pod=_by_pod(requests, offered, ratio), by_priority=by_priority)
 
@@ -83,13 +82,9 @@ def _by_pod(requests: _Requests, offered: Use, ratio: float) -> Predicted:
         spare_memory += max(memory - needs_memory, 0)
     peaks = Use(peak_cpu, peak_memory)
     return Predicted(
-        reclaimable=_within(Use(spare_cpu, spare_memory), _less(offered, peaks)),
-        peak=allocatable.plus(peaks, Use(unknown_cpu, unknown_memory)),
+        reclaimable=_within(Use(spare_cpu, spare_memory), offered.less(peaks)),
+        peak=peaks + Use(unknown_cpu, unknown_memory),
     )
-
-
-def _less(of: Use, other: Use) -> Use:
-    return Use(max(of.cpu - other.cpu, 0), max(of.memory - other.memory, 0))
 
 
 def _within(use: Use, most: Use) -> Use:

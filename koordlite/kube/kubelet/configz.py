@@ -55,14 +55,11 @@ def parse_configz(raw: bytes) -> Kubelet:
 
 
 def parse_cpu_manager_state(raw: bytes) -> CPUManagerState:
-    """The state in the file `cpu_manager_state`; an empty file is no state, InputError when it cannot be read."""
-    return decode_cpu_manager_state(raw) if raw.strip() else CPUManagerState()
-
-
-def decode_cpu_manager_state(raw: bytes) -> CPUManagerState:
-    """The state that `raw` writes; InputError when it writes none.
+    """The state in the file `cpu_manager_state`; an empty file is no state, InputError when it cannot be read.
     The checksum is not verified: it depends on Go's struct printing. A container whose CPUs cannot be read is left
     out and reported. Pods without a CPU are left out, the rest is sorted by uid."""
+    if not raw.strip():
+        return CPUManagerState()
     try:
         text = msgspec.json.decode(raw, type=_StateText)
         shared = CPUSet.parse(text.default_cpu_set)

@@ -34,9 +34,7 @@ def metric_status(snapshot: Snapshot, *, wall: float) -> dict[str, Any] | None:
     usage = snapshot.average
     if usage.node is None:
         return None
-    parts = [*usage.pods.values(), *usage.host_apps.values()]
-    cpu, memory = sum(use.cpu for use in parts), sum(use.memory for use in parts)
-    system = Use(max(0, usage.node.cpu - cpu), max(0, usage.node.memory - memory))
+    system = allocatable.system_use(node=usage.node, pods=usage.pods.values(), host_apps=usage.host_apps.values())
     return {
         "updateTime": times.show(wall),
         "nodeMetric": {

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.memory import Memory
 from koordlite.model.place import Place
+from koordlite.model.settings import Memory
 
 
 class Cgroup(msgspec.Struct, frozen=True):

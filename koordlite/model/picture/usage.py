@@ -13,6 +13,16 @@ class Use(msgspec.Struct, frozen=True):
     cpu: int
     memory: int
 
+    def __add__(self, other: Use) -> Use:
+        return Use(self.cpu + other.cpu, self.memory + other.memory)
+
+    def less(self, other: Use) -> Use:
+        """What is left of it beside `other`, never below 0."""
+        return Use(max(self.cpu - other.cpu, 0), max(self.memory - other.memory, 0))
+
+
+NO_USE = Use(0, 0)
+
 
 class Usage(msgspec.Struct, frozen=True):
     """Use by pod and host application; None where there is no sample yet or the last one is too old."""

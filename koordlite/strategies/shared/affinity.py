@@ -11,11 +11,10 @@ from koordlite.changes import cgroup as cgroup_kind
 from koordlite.formulas.cpu import pools
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.memory import Memory
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
-from koordlite.model.settings import Mode, StrategySettings, bounded
+from koordlite.model.settings import Memory, Mode, StrategySettings, bounded
 from koordlite.model.snapshot import Snapshot
 
 NAME = "numaAffinity"

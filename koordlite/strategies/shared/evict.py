@@ -16,10 +16,9 @@ from koordlite.formulas.eviction import evict_config, evict_order, evict_release
 from koordlite.formulas.eviction.evict_order import Candidates, Excess
 from koordlite.formulas.eviction.evict_walk import LEAVING_SECONDS, Amounts, Task, Walk
 from koordlite.model.decision import Decision, Verdict
-from koordlite.model.memory import Memory
 from koordlite.model.pod import eviction
 from koordlite.model.pod.values import Pod
-from koordlite.model.settings import EvictionSettings
+from koordlite.model.settings import EvictionSettings, Memory
 from koordlite.model.snapshot import NodeSnapshot, Snapshot, has_node, recalled
 
 MOST_NAMES = 50

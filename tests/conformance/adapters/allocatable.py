@@ -52,7 +52,7 @@ def batch(case: Case, zones: Any) -> dict[str, Any]:
         colocation=case.colocation,
         pods=case.pods,
         usage=case.usage,
-        measured=allocatable.plus(case.system, case.host_apps(BATCH_AND_BELOW)),
+        measured=case.system + case.host_apps(BATCH_AND_BELOW),
         reserved=case.reserved,
     )
     cpus = {f"node-{part.node}": Quantity.of(part.cpu.result) for part in parts}

@@ -53,7 +53,7 @@ def report(given: Any, expect: Any) -> tuple[Any, Any]:
 def kept_by_kubelet(given: Any, expect: Any) -> tuple[Any, Any]:
     pods = [shapes.pod_of(item) for item in given["pods"]]
     try:
-        state = configz.decode_cpu_manager_state(given["checkpoint"].encode())
+        state = configz.parse_cpu_manager_state(given["checkpoint"].encode())
     except InputError:
         return {"error": True}, {"error": expect.get("error", False)}
     named = {pod.uid: (pod.namespace, pod.name) for pod in pods}
