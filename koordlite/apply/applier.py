@@ -35,9 +35,9 @@ class Applier:
         self._beginnings = Beginnings()
         self._decoded: tuple[tuple[Entry, ...], dict[Place, Original]] = ((), {})
         self.evictions = Evictions(cluster, host.clock)
-        """What the cluster answered to evictions of this run."""
+        """Answers of the cluster to evictions of this run."""
         self.last_sync: dict[Place, float] = {}
-        """When amounts of the Node and its zones were last written in this run, by `Change.place`."""
+        """Time of the last write of amounts of the Node and its zones in this run, by `Change.place`."""
 
     @property
     def place_count(self) -> int:

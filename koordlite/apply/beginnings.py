@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 1.0
 _SHARES: CgroupField = "cpu.shares"
 _QUOTA: CgroupField = "cpu.quota"
 _INITIAL = {1: {_SHARES: b"1024", _QUOTA: b"-1"}, 2: {_SHARES: b"100", _QUOTA: b"max 100000"}}
-"""By version of cgroups: what a kernel has where nobody wrote."""
+"""Values of a new group by version of cgroups, as the kernel sets them."""
 
 
 class Beginnings:

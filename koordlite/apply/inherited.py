@@ -141,7 +141,7 @@ class ExclusiveCPUs:
 
     @classmethod
     def of(cls, host: Host, pod_cpus: Sequence[PodCPUs]) -> ExclusiveCPUs:
-        """On this machine; nothing is read where kubelet has given nothing away."""
+        """Read them on this machine; nothing is read where kubelet has given nothing away."""
         return cls(host.cgroups.layout, pod_cpus, sysfs.online(host.files) if pod_cpus else EMPTY)
 
     def put_back(self, group: str, original: CPUSet, present: CPUSet | None) -> CPUSet:

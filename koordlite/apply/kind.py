@@ -60,18 +60,18 @@ class Kind(Generic[C, E]):
 
     change: type[C]
     entry_places: tuple[PlaceKind, ...] = ()
-    """Where its entries are besides the places of its changes; no other kind has these."""
+    """Kinds of place that its entries have besides those of its changes; no other kind has these."""
     carried_out_with: str = ""
     """Changes of kinds with the same word here are carried out in one go; empty for a kind on its own."""
     undone_with: str = ""
     """The same of entries that are undone."""
     undo_rank: ClassVar[int] = 30
-    """What has a lower one is undone first."""
+    """Rank in an undo: the lowest goes first."""
     needs_entry: ClassVar[bool] = False
-    """Whether nothing is written of which there is no entry: it was gone when it was to be read, and were it back this
-    moment, nobody could put it back later."""
+    """True where nothing is written without an entry: what was gone when it was to be read could not be put back, even
+    if it were there again now."""
     is_amount: bool = False
-    """Whether the picture shows when it was last written (`RunState.last_sync`)."""
+    """True where the picture shows the time of the last write (`RunState.last_sync`)."""
 
     # ── there ──
 

@@ -43,7 +43,7 @@ class BlockChange(KernelChange, msgspec.Struct, frozen=True):
     value: str | None
     """None: what was found before us."""
     gives_back: bool = False
-    """As in `CgroupChange`."""
+    """Same as in `CgroupChange`."""
 
     @classmethod
     def source(cls, snapshot: Snapshot) -> object:

@@ -35,7 +35,7 @@ def places_of(group: str) -> tuple[Place, ...]:
 
 UNLIMITED = -1
 _UNSET = {"cpu.quota": UNLIMITED, **dict.fromkeys(("memory.high", "memory.limit", "memory.swap.max"), UNLIMITED)}
-"""What a kernel has where nobody wrote; 0 for the others."""
+"""Initial values of the kernel; 0 for the other fields."""
 _UNSEEN = Cgroup()
 _BY_LEVEL = ("memory.high", "memory.low", "memory.min")
 _IN_PASSES = frozenset({"cpuset.cpus", "cpu.quota", "cpu.burst", "memory.limit", "memory.swap.max", *_BY_LEVEL})
@@ -52,7 +52,7 @@ class CgroupChange(KernelChange, msgspec.Struct, frozen=True):
     field: CgroupField
     value: CPUSet | int
     gives_back: bool = False
-    """What was found, or what its owner wants, stands there again: from then on the place is not ours any more."""
+    """True for the original value, or the one its owner wants: from then on the place is not ours any more."""
 
     @classmethod
     def source(cls, snapshot: Snapshot) -> object:

@@ -41,7 +41,7 @@ class CoreCookieChange(KernelChange, msgspec.Struct, frozen=True):
     holders: tuple[int, ...] = ()
     """Processes that have it: one is enough to take it from."""
     gives_back: bool = False
-    """As in `CgroupChange`."""
+    """Same as in `CgroupChange`."""
 
     @property
     def place(self) -> Place:

@@ -88,7 +88,7 @@ class TasksChange(ResctrlChange, msgspec.Struct, frozen=True):
     group: str
     tids: tuple[int, ...]
     cgroups: tuple[str, ...] = ()
-    """Where they were found: threads that begin there while the others are moved follow."""
+    """Original cgroups: threads that begin there while the others are moved follow."""
 
     def describe(self) -> str:
         """The number of threads."""
@@ -159,9 +159,9 @@ class ThreadEntry(_ResctrlEntry, frozen=True, kw_only=True, tag="task"):
     start_time: int
     """Ticks after boot, column 22 of /proc/TID/stat."""
     group: str
-    """Where it was found; empty is the root group."""
+    """Original group; empty is the root group."""
     into: str = ""
-    """Where we put it. A thread that another program has moved since is not put back."""
+    """Group that it is moved into. A thread that another program has moved since is not put back."""
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ class SystemFileChange(KernelChange, msgspec.Struct, frozen=True):
     name: str
     value: str
     gives_back: bool = False
-    """As in `CgroupChange`."""
+    """Same as in `CgroupChange`."""
 
 
 class OOMScoreChange(KernelChange, msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class OOMScoreChange(KernelChange, msgspec.Struct, frozen=True):
     start_time: int
     value: int
     gives_back: bool = False
-    """As in `CgroupChange`."""
+    """Same as in `CgroupChange`."""
 
 
 class OOMScoreEntry(Entry, frozen=True, kw_only=True, tag="oomScore"):
@@ -106,7 +106,7 @@ class IRQChange(KernelChange, msgspec.Struct, frozen=True):
     """An interrupt that has the number later is another one, and is left alone."""
     value: CPUSet
     gives_back: bool = False
-    """As in `CgroupChange`."""
+    """Same as in `CgroupChange`."""
 
     @classmethod
     def source(cls, snapshot: Snapshot) -> object:

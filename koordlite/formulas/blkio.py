@@ -13,7 +13,7 @@ from koordlite.model.slo.qos import IOConfig
 UNLIMITED, DEFAULT_WEIGHT = "max", "default"
 NEUTRAL_WEIGHT = 100
 LATENCY_US, LATENCY_PERCENT = 3000, 95
-"""Of what is not given, once one latency target is. Source: Koordinator `DefaultBlkIOQOS`."""
+"""Defaults of a latency target that is given in part. Source: Koordinator `DefaultBlkIOQOS`."""
 UNSET: Mapping[BlockField, str] = {
     "io.read_bps": UNLIMITED,
     "io.write_bps": UNLIMITED,

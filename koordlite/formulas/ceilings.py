@@ -24,7 +24,7 @@ _MEANS: Mapping[str, frozenset[str]] = {
     _QUOTA_BURST: frozenset((_QUOTA_BURST,)),
     "auto": frozenset((_KERNEL_BURST, _QUOTA_BURST)),
 }
-"""By what means each policy of CPU burst lets a pod exceed its limit."""
+"""Means by which each policy of CPU burst lets a pod exceed its limit."""
 _NOTHING: frozenset[str] = frozenset()
 
 

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping, Sequence
 
 COLD_START_RATIO = 0.5
-"""What part of a window samples have to cover at least."""
+"""Least part of a window that samples have to cover."""
 
 
 def percentile(samples: Sequence[float], part: float) -> float:

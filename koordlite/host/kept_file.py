@@ -49,7 +49,7 @@ class KeptFile(Generic[T]):
         """`encode` gives what JSON is made of; the last two say what to do."""
         self._path, self._encode, self._unwritable = path, encode, unwritable
         self.problems: tuple[Problem, ...] = ()
-        """Why what was kept cannot be read, or what is to be kept cannot be written."""
+        """Reasons why the file cannot be read or written."""
         self.value = empty
         try:
             value = read(path, decode, do=unreadable) if path else None

@@ -115,7 +115,7 @@ class Pauses:
         self._annotation: Pause | None = None
         self._unacknowledged = folder is not None
         self.problems: tuple[Problem, ...] = ()
-        """What was wrong at the last reading."""
+        """Mistakes of the last reading."""
 
     def read(self, annotations: Mapping[str, str] | None, *, owner: str, wall: float) -> Pause | None:
         """The pause that holds at `wall`. `owner` is the Node, for messages; None: it is not known at present."""

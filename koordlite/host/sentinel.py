@@ -36,7 +36,7 @@ class UsageSample(msgspec.Struct, frozen=True):
 
     time: float
     accounted: float
-    """Until when threads that run without a break are accounted: the last timer interrupt."""
+    """Time up to which threads that run without a break are accounted: the last timer interrupt."""
     node_ns: int | None
     pods_ns: int
     best_effort_ns: int
@@ -80,7 +80,7 @@ class Sentinel:
         self._now, self._usage_ns = clock.monotonic, Version(layout.version).usage_ns
         self._accounted = coarse_monotonic if real else clock.monotonic
         self.confirm_seconds = reaction.confirm_seconds(timer_period_seconds=timer_period_seconds() if real else 0.0)
-        """What two samples have to be apart for their difference to be worth an answer."""
+        """Least time between two samples for their difference to be worth an answer."""
         self._open_counters = [counter for counter in counters if isinstance(counter, OpenCounter)]
         self._node = counters[0] if layout.version == 1 else None
         self._pods, self._best_effort = counters[-2:]
@@ -201,7 +201,7 @@ class GroupNotices:
         self._groups: dict[int, str] = {}
         self._watches: dict[str, int] = {}
         self.why = ""
-        """Why some groups are not watched."""
+        """Reason why some groups are not watched."""
 
     def __len__(self) -> int:
         return len(self._watches)

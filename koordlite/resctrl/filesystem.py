@@ -25,8 +25,8 @@ _NOT_GROUPS = frozenset({"info", "mon_data", "mon_groups"})
 _WRITE_LIMIT_BYTES = 4096
 _GONE = (errno.ENOENT, errno.ENODEV)
 _READS_BETWEEN_INFO = 30
-"""After how many reads of the groups the content of `info` is read again. It changes only when resctrl is mounted
-again. Groups whose values are in another unit show that at once."""
+"""Reads of the groups between two reads of `info`. It changes only when resctrl is mounted again. Groups whose values
+are in another unit show that at once."""
 
 
 def any_group(_group: str) -> bool:

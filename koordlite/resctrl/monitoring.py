@@ -64,7 +64,7 @@ def _rate(before: int | None, now: int | None, seconds: float) -> float | None:
 
 
 _DIGITS = 20
-"""Of 64 bits."""
+"""Maximum number of digits of 64 bits."""
 
 
 def _number(files: Files, path: str) -> int | None:

@@ -16,7 +16,7 @@ class Schemata:
     """Schemata of a group, or a part of them: a line and a cache id that are not in here are left as they are."""
 
     values: Mapping[str, Values] = dataclasses.field(default_factory=dict)
-    """By resource and cache id: masks of caches, numbers of bandwidths."""
+    """Masks of caches and numbers of bandwidths, by resource and cache id."""
     unknown: tuple[str, ...] = ()
     """Lines of resources this library does not know, and of groups that are about to be locked, stripped of blanks."""
 

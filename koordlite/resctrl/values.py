@@ -16,13 +16,13 @@ Values = Mapping[int, int]
 ROOT = ""
 """The name of the default group, which holds every thread that was never moved."""
 MON_GROUPS = "/mon_groups/"
-"""What stands between the name of a control group and that of a monitoring group in it."""
+"""Separator between the name of a control group and that of a monitoring group in it."""
 CACHES = ("L3", "L3CODE", "L3DATA", "L2", "L2CODE", "L2DATA")
 """Resources whose values are masks, printed in hexadecimal."""
 BANDWIDTHS = ("MB", "SMBA")
 """Resources whose values are numbers, printed in decimal."""
 EVENTS = ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
-"""What groups can be counted by."""
+"""Counters of groups."""
 PERCENT = 100
 MAX_CLOSIDS = 32
 """The kernel hands out no more classes than this, whatever the hardware says."""
@@ -40,7 +40,7 @@ class CacheCapability:
     """Masks may have holes."""
     num_closids: int = 0
     io_alloc: bool | None = None
-    """Whether I/O has a part of its own (Linux 6.19 and later); None where that is not offered."""
+    """True where I/O has a part of its own (Linux 6.19 and later); None where that is not offered."""
 
     @property
     def ways(self) -> int:
@@ -117,7 +117,7 @@ class Resctrl:
     caches: Mapping[str, CacheCapability] = dataclasses.field(default_factory=dict)
     bandwidths: Mapping[str, BandwidthCapability] = dataclasses.field(default_factory=dict)
     groups: Mapping[str, ControlGroup] = dataclasses.field(default_factory=dict)
-    """By name; the root group is the empty name."""
+    """Groups by name; the root group is the empty name."""
     threads: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     """Threads by cgroup, for the cgroups that were read this time. The caller fills this in."""
     monitors: Mapping[str, frozenset[int]] = dataclasses.field(default_factory=dict)

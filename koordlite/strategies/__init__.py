@@ -53,7 +53,7 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     config: type[StrategySettings]
     decide: Decide
     evicts: bool
-    """Whether `decide` takes a third argument, `evictees`: uids of pods that strategies before it evict."""
+    """True where `decide` takes a third argument, `evictees`: uids of pods that strategies before it evict."""
     needs_node: str = ""
     """Subject of the decision that says that there is no Node yet; `decide` then gets a `NodeSnapshot`."""
     without_node: Decide | None = None
@@ -69,11 +69,11 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     """Values besides set and quota that it wants to see in `Cgroup.values`, or `oom_score_adj`, or `system/NAME`, for
     these settings and pods. What it wrote is seen as long as it is in the journal."""
     pod_reads: Callable[[SLO, Sequence[Pod]], Mapping[str, Iterable[str]]] = lambda _slo, _pods: {}
-    """As `reads`, by uid of the only pods of which it wants to see them, containers and all."""
+    """Values as of `reads`, by uid of the only pods for which they are read, containers included."""
     throttling: Asked = lambda _slo, _pods: ()
     """Uids of the pods of which it wants use and throttling of each container."""
     windows: Callable[[SLO, Sequence[Pod]], Iterable[int]] = lambda _slo, _pods: ()
-    """Over how many seconds it wants means in `Snapshot.windows`."""
+    """Lengths in seconds of the means that it needs in `Snapshot.windows`."""
     percentiles: Callable[[SLO], Iterable[tuple[int, int]]] = lambda _slo: ()
     """(Seconds, percent) it wants to find in `Snapshot.percentiles`."""
     cpu_waits: OfPicture = lambda _snapshot: ()

@@ -196,7 +196,8 @@ def _part(snapshot: Snapshot, name: str, group: str, amounts: Resources, fields:
 
 
 def quota_off(slo: SLO) -> bool:
-    """Under the policy cfsQuota the besteffort group itself is limited. Source: Koordinator `parseRuleForNodeSLO`."""
+    """Tell whether the policy is cfsQuota, under which the besteffort group itself is limited. Source: Koordinator
+    `parseRuleForNodeSLO`."""
     threshold = slo.threshold
     return threshold.enable and threshold.cpu_suppress_policy in ("cfsQuota", "guided")
 

@@ -37,7 +37,7 @@ class Config(StrategySettings):
     pod_weight_percent: int = bounded(100, ge=1, le=100)
     """The largest weight that the annotation of a pod may ask for; 100 is what a group has without one."""
     disks_per_pod: int = bounded(16, ge=0, le=1000)
-    """Of how many disks an annotation may say something; those after them are left out."""
+    """Maximum number of disks in an annotation; those after them are left out."""
 
 
 def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:

@@ -119,7 +119,7 @@ class _Cookies(msgspec.Struct, frozen=True):
     """Cookies by process."""
 
     ours: frozenset[int]
-    """Those that we had made."""
+    """Cookies of our own making."""
     cookies: Mapping[str, tuple[int, tuple[int, ...]]]
     """The cookie of each core group, 0 for none yet, and some processes that have it."""
 

@@ -31,7 +31,7 @@ from koordlite.strategies.shared import group_files
 
 NAME = "cpuBurst"
 WINDOW_SECONDS = 5
-"""Over which the use of the shared CPUs is judged: five looks of Koordinator's, one a second."""
+"""Time over which the use of the shared CPUs is judged: five looks of Koordinator's, one a second."""
 _OWNERS = (QoSClass.LSE, QoSClass.LSR)
 _NOT_SHARED = (*_OWNERS, QoSClass.BE)
 _BURST = ("auto", "cpuBurstOnly")
@@ -51,15 +51,15 @@ class Config(StrategySettings):
     """Section `cpuBurst`. Policy and percentages come from key `cpu-burst-config` and from annotations."""
 
     annotations_may_raise: bool = False
-    """Whether the annotation of a pod may ask for more than the node's settings, as in Koordinator; otherwise it only
-    lowers them."""
+    """Let the annotation of a pod ask for more than the node's settings, as in Koordinator; otherwise it only lowers
+    them."""
 
 
 class BurstMemory(Memory, frozen=True):
     """Tokens left to each container."""
 
     tokens: Mapping[str, Tokens] = msgspec.field(default_factory=dict)
-    """By group."""
+    """Tokens by group."""
 
 
 def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ def throttling(slo: SLO, pods: Sequence[Pod]) -> Iterator[str]:
 
 
 def windows(slo: SLO, pods: Sequence[Pod]) -> tuple[int, ...]:
-    """For the state of the shared CPUs, while a pod may burst."""
+    """Windows for the state of the shared CPUs, while a pod may burst."""
     return (WINDOW_SECONDS,) if any(_bursts_at_all(slo, pod) for pod in pods) else ()
 
 

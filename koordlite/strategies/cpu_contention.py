@@ -28,8 +28,8 @@ NEW_CONTAINERS = "none"
 MIN_WINDOW_SECONDS = 3.0
 """A shorter window says more of one burst than of the pod."""
 MIN_WAIT_US = 10_000
-"""In a second that a pod has to wait before it counts. A pod that nearly never runs waits for much of the time that it
-wants a CPU even on an idle node: each time it wakes, for a moment."""
+"""Least wait in a second before a pod counts. A pod that nearly never runs waits for much of the time that it wants a
+CPU even on an idle node: each time it wakes, for a moment."""
 NAMES = 10
 """Pods that the message of the condition names: it is of the moment when the condition changed."""
 CULPRITS = 3
@@ -46,18 +46,18 @@ class Config(StrategySettings):
     wait_percent: float = bounded(10.0, ge=0.1, le=100)
     """Part of the time that a pod's threads want a CPU from which waiting for one is contention."""
     sustained_seconds: float = bounded(30.0, ge=0, le=3600)
-    """For how long it has to last before the pod is named."""
+    """Time that it has to last before the pod is named."""
     clear_seconds: float = bounded(60.0, ge=0, le=3600)
-    """For how long no pod may be named before the condition of the Node becomes False."""
+    """Time without a named pod before the condition of the Node becomes False."""
 
 
 class ContentionMemory(Memory, frozen=True, kw_only=True):
     """Start of each pod's contention."""
 
     since: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """By uid, by `Snapshot.time`."""
+    """Beginning of the contention by uid, by `Snapshot.time`."""
     contended_at: float | None = None
-    """When a pod was last named, by `Snapshot.time`."""
+    """Time at which a pod was last named, by `Snapshot.time`."""
 
 
 def cpu_waits(snapshot: Snapshot) -> Iterable[str]:

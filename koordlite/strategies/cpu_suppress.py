@@ -38,9 +38,9 @@ still be given back."""
 STALE_SECONDS = 10.0
 """A wait that was measured longer ago says nothing about now."""
 PATIENCE_SECONDS = 5.0
-"""Under `guided` the limit stays for so long until it is known what services wait."""
+"""Time for which the limit stays under `guided` while the waits of services are unknown."""
 MIN_WINDOW_SECONDS = 3.0
-"""What a service waited in less time than this decides nothing: a process that starts, or one burst, waits much."""
+"""Least window of a wait that decides anything: a process that starts, or one burst, waits much."""
 MIN_ACTIVITY = 0.002
 """Part of a CPU that a service has to want before its waits count: of less, single waits decide."""
 NAME = "cpuSuppress"
@@ -62,8 +62,8 @@ class Config(StrategySettings):
     hold_seconds: float = bounded(60.0, ge=0)
     """Time for which the last limit stays when usage is unknown or the Node is gone; then best effort is released."""
     wait_percent: float = bounded(10.0, ge=0, le=1000)
-    """Where the limit goes by what services wait, by how much waiting for a CPU may lengthen the work of a service's
-    threads because of best effort, before best effort has to give way."""
+    """Percent by which waiting for a CPU because of best effort may lengthen the work of a service's threads before
+    best effort has to give way. It counts where the limit follows the waits of services."""
     least_wait_percent: float = bounded(5.0, ge=0, le=1000)
     """A pod that has a percentage of its own (`suppress.koordlite.io/wait-percent`) gets no less than this: a low one
     costs best effort nearly all."""
@@ -79,14 +79,14 @@ class Budget(msgspec.Struct, frozen=True):
     """CPU that best effort may use, in millicores."""
 
     milli: int
-    """By the formula, now."""
+    """Current result of the formula."""
     followed_milli: int
     """Steadier than the formula."""
     owed_milli_seconds: int
-    """What the limit owes to best effort (`suppress.owed_milli_seconds`)."""
+    """CPU time that the limit owes to best effort (`suppress.owed_milli_seconds`)."""
 
     repaid_milli: int
-    """What of it is given back now, or below zero taken: of a set in whole CPUs."""
+    """Part of it that is paid back now, or taken when below zero: of a set in whole CPUs."""
 
     @property
     def limit_milli(self) -> int:
@@ -100,13 +100,13 @@ class SuppressMemory(Memory, frozen=True, kw_only=True):
     followed_milli: int | None = None
     """The budget that is followed."""
     shrunk_at: float | None = None
-    """When a falling budget last took CPU away, by `Snapshot.time`."""
+    """Time at which a falling budget last took CPU away, by `Snapshot.time`."""
     node_gone_at: float | None = None
-    """Since when the Node has been missing."""
+    """Time since which the Node has been missing."""
     ticked_at: float | None = None
-    """When the last tick judged, by `Snapshot.time`."""
+    """Time of the last tick that judged, by `Snapshot.time`."""
     limited_at: float | None = None
-    """Since when the limit of the last round has been in force."""
+    """Time since which the limit of the last round has been in force."""
     limit_milli: int | None = None
     """The limit of the last round."""
     allowed_milli_seconds: int = 0
@@ -114,7 +114,7 @@ class SuppressMemory(Memory, frozen=True, kw_only=True):
     owed_milli_seconds: int = 0
     """CPU time that the limit owes to best effort (`suppress.owed_milli_seconds`), as of the last tick."""
     guidance: Guidance = Guidance()
-    """Under the policy `guided`."""
+    """State of the policy `guided`."""
 
     def age_since_shrink(self, now: float) -> float:
         """Seconds since CPU was taken away; infinite if it never was, or if the clock has started again."""
@@ -601,7 +601,7 @@ def _current_waits(snapshot: Snapshot, services: Mapping[str, Pod]) -> dict[str,
 
 
 def _tolerated_percent(pod: Pod, config: Config) -> float:
-    """By how much best effort may lengthen the pod's work."""
+    """Percent by which best effort may lengthen the pod's work."""
     own, _ = pod_overrides.wait_percent(pod)
     return config.wait_percent if own is None else max(own, config.least_wait_percent)
 
@@ -676,8 +676,8 @@ def _blame(guided: Guided, services: Mapping[str, Pod], config: Config) -> Evide
 
 
 def _quota_beside_set(snapshot: NodeSnapshot, quota: Decision) -> Decision:
-    """Under the cpuset policy, the quota that services ask for where best effort has no more CPUs than a set must keep.
-    It is lifted when they leave best effort all of these."""
+    """Set the quota that services ask for beside a set of the least size, under the cpuset policy. It is lifted when
+    they leave best effort all of these."""
     allowed, limit = _be_cpus(snapshot), quota.outcome
     numbers = {**quota.evidence, "cpuset": str(allowed)}
     ceiling = contention.ceiling_milli(capacity_milli=snapshot.node.capacity_milli, floor_milli=0)

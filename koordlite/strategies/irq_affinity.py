@@ -28,7 +28,7 @@ from koordlite.model.snapshot import Snapshot, recalled
 NAME = "irqAffinity"
 NEW_CONTAINERS = "none"
 RETRY_SECONDS = 600.0
-"""After so long an interrupt is tried again whose move the kernel refused: vectors of a CPU may have become free."""
+"""Time until an interrupt whose move the kernel refused is tried again: vectors of a CPU may have become free."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Config(StrategySettings):
     """Devices whose interrupts stay where they are, as patterns with blanks between them (`*mlx5* *nvme*`): by chip
     and name as in /proc/interrupts."""
     default_mask: bool = True
-    """Whether interrupts that are set up later are kept off exclusive CPUs as well (`default_smp_affinity`)."""
+    """Keep interrupts that are set up later off exclusive CPUs as well (`default_smp_affinity`)."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -50,14 +50,14 @@ class Refusal(msgspec.Struct, frozen=True):
     device: str
     why: str
     at: float
-    """By `Snapshot.time`."""
+    """Time of the refusal, by `Snapshot.time`."""
 
 
 class IRQMemory(Memory, frozen=True):
     """State that one round leaves for the next."""
 
     refused: Mapping[str, Refusal] = msgspec.field(default_factory=dict)
-    """By number of the interrupt."""
+    """Refusals by number of the interrupt."""
 
 
 def reads(_slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:

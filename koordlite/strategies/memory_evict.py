@@ -52,9 +52,9 @@ class Config(EvictionSettings):
     """BEMemoryEvict takes pods first that use more memory than they request, whatever their priority: who keeps to the
     request goes last. Koordinator goes by priority, then by use."""
     be_memory_last_resort_seconds: float = bounded(0.0, ge=0, le=3600)
-    """Where evictions of BEMemoryEvict have been refused or not answered for so long and memory is still over the
-    threshold, containers of BE pods are killed (`cgroup.kill`, cgroup v2), at most `maxEvictionsPerRound` pods a round.
-    0 never does so. Disruption budgets protect no pod from this."""
+    """Time for which evictions of BEMemoryEvict may be refused or not answered while memory is over the threshold; then
+    containers of BE pods are killed (`cgroup.kill`, cgroup v2), at most `maxEvictionsPerRound` pods a round. 0 never
+    does so. Disruption budgets protect no pod from this."""
     memory_last_resort_seconds: float = bounded(0.0, ge=0, le=3600)
     """The same for MemoryEvict; of its candidates only BE pods are killed."""
 
@@ -227,7 +227,7 @@ def _stuck_since(snapshot: Snapshot, feature: str, rule: Rule | None, past: Past
 def _dying(
     snapshot: Snapshot, rule: Rule, budget: int, killed: Collection[str], waited: float
 ) -> Iterator[tuple[str, Decision]]:
-    """By uid, the pods whose containers are killed now: only what says it is best effort, and lives there."""
+    """The pods whose containers are killed now, by uid: only pods that are best effort by label and by cgroup."""
     assert rule.task
     pods, missing = {pod.uid: pod for pod in snapshot.pods}, sum(rule.task.to_release.values())
     for uid in rule.task.candidates:

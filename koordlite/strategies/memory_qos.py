@@ -49,7 +49,7 @@ class Config(StrategySettings):
     node's memory, for all annotated pods together; those of a class are its pods' together."""
 
     annotations_may_enable: bool = False
-    """Whether an annotation gives a pod memory QoS where its class has none, as in Koordinator."""
+    """Let an annotation give a pod memory QoS where its class has none, as in Koordinator."""
     node_protection_percent: int = bounded(50, ge=0, le=100)
     """Cap of all annotated pods of the node."""
     lsr_protection_percent: int = bounded(50, ge=0, le=100)
@@ -158,13 +158,13 @@ def _with_claim(decision: Decision, claim: _Claim, cut: str) -> Decision:
 
 
 Part = tuple[int, int]
-"""What a pod may have of a protection, and what it asks for."""
+"""Allowed and requested amount of a protection."""
 
 
 def _caps(
     snapshot: Snapshot, config: Config, asking: Sequence[tuple[Pod, _Claim]]
 ) -> dict[str, dict[CgroupField, Part]]:
-    """By pod uid what the caps leave of each protection that an annotation raises beyond the class's."""
+    """Amounts, by pod uid, that the caps leave of each protection that an annotation raises beyond the class's."""
     by_class = snapshot.slo.resource_qos
     annotated = [
         (pod, _request(pod), claim.settings)
@@ -239,7 +239,7 @@ def _swap_percent(of_class: MemoryQOS) -> int | None:
 
 
 Limits = Mapping[str, Values]
-"""By group of a container."""
+"""Values by group of a container."""
 
 
 def _swap(snapshot: Snapshot, asking: Sequence[tuple[Pod, _Claim]]) -> Iterator[tuple[Decision, Limits]]:

@@ -34,10 +34,10 @@ class Config(StrategySettings):
     """Section `midAllocatable`. Mode and percentages come from the ConfigMap key `colocation-config`."""
 
     predict: bool = False
-    """Whether what prod pods requested and are not expected to use is offered as well, as Koordinator does. Peaks are
-    the 95th percentile of CPU and the 98th of memory of a pod's past, in which older samples weigh less."""
+    """Offer also what prod pods requested and are not expected to use, as Koordinator does. Peaks are the 95th
+    percentile of CPU and the 98th of memory of a pod's past, in which older samples weigh less."""
     safety_margin_percent: int = bounded(10, ge=0, le=1000)
-    """What is added to a peak."""
+    """Percent added to a peak."""
     cold_start_seconds: float = bounded(86_400.0, ge=60, le=2_592_000)
     """A pod that is younger, or has been observed for less, releases nothing; nor does a node observed for less."""
     cpu_half_life_seconds: float = bounded(43_200.0, ge=600, le=2_592_000)

@@ -44,7 +44,7 @@ class _Quota(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     present_us: int
     limit_us: int
-    """What kubelet writes."""
+    """Quota as kubelet writes it."""
     target_us: int
 
 

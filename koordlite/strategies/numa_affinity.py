@@ -93,9 +93,9 @@ class _Placing:
         self.connections = snapshot.affinity.connections or Connections(rounds=0, totals={})
         self.new_count = self.connections.rounds != self.last.round
         self.pods = {pod.uid: pod for pod in snapshot.pods if pod.active and pod.uid in snapshot.places}
-        """Those that live in a group."""
+        """Active pods with a group."""
         self.fixed = {uid: why for uid, pod in self.pods.items() if (why := affinity.fixed(snapshot, pod))}
-        """Why a pod is never moved."""
+        """Reasons of pods that are never moved."""
         before = affinity.placed(snapshot).items()
         self.before = {uid: node for uid, node in before if uid in self.pods and uid not in self.fixed}
         """NUMA node, as it was when the picture was taken."""
@@ -113,16 +113,16 @@ class _Placing:
         self.foreign: list[Tie] = []
         """Ties above it, but between namespaces."""
         self.partners = defaultdict[str, set[str]](set)
-        """With whom a pod still talks enough to stay where it is."""
+        """Pods with which a pod still talks enough to stay where it is."""
         self.streaks: dict[str, int] = {}
-        """In how many counts in a row two pods (`UID/UID`) have belonged together."""
+        """Number of counts in a row in which two pods (`UID/UID`) have belonged together."""
         self._measure_ties()
         self.alone: dict[str, int] = {}
-        """In how many counts in a row a placed pod had no partner on its NUMA node."""
+        """Number of counts in a row in which a placed pod had no partner on its NUMA node."""
         self.leaving: dict[str, str] = {}
-        """Why pods do not stay."""
+        """Reasons of pods that do not stay."""
         self.outcomes: Mapping[str, Outcome] = {}
-        """Of pods that were not placed before."""
+        """Outcomes of pods that were not placed before."""
         self.tied: dict[str, int] = {}
         """NUMA node to which others have tied a pod."""
         self.after: dict[str, int] = {}
@@ -130,7 +130,7 @@ class _Placing:
         if self.before or self.lasting or self.named:
             self._place()
         self.memory_stays = self._memory_stays()
-        """Why the memory of a placed pod does not follow it; empty for those whose memory does."""
+        """Reason why the memory of a placed pod does not follow it; empty for those whose memory does."""
 
     def decisions(self) -> Iterator[Decision]:
         """All of them; the node's says what is to be remembered."""

@@ -44,17 +44,17 @@ class Config(StrategySettings):
     """off: nothing is divided, and what was goes back. automatic: used where the machine has it. required: the agent
     is degraded on a machine without it."""
     mount: Literal["never", "ifAbsent"] = "ifAbsent"
-    """Whether the agent may mount resctrl where it is not mounted. It does so only to enforce, only when a class or a
-    pod asks for a share, and unmounts it when everything is put back."""
+    """Mount resctrl where it is not mounted. The agent does so only to enforce, only when a class or a pod asks for a
+    share, and unmounts it when everything is put back."""
     pods: bool = True
-    """Whether pods may ask for a group of their own. Hardware has few: classes come first."""
+    """Let pods ask for a group of their own. Hardware has few: classes come first."""
     pods_beyond_class: bool = False
-    """Whether pods may ask for more than the range of their class, or for nothing at all and so leave their class, as
-    in Koordinator. Pods in the besteffort cgroup are of class BE here, whatever their label says."""
+    """Let pods ask for more than the range of their class, or for nothing at all and so leave their class, as in
+    Koordinator. Pods in the besteffort cgroup are of class BE here, whatever their label says."""
     groups_per_namespace: int = bounded(4, ge=0, le=1000)
     """Maximum number of groups for the pods of one namespace, so that none takes all that the hardware has."""
     monitor_pods: bool = False
-    """Whether pods of a class get a monitoring group each, so that their cache and bandwidth are measured."""
+    """Give pods of a class a monitoring group each, so that their cache and bandwidth are measured."""
     monitor_seconds: float = bounded(10.0, ge=0, le=3600)
     """Time between two readings of cache occupancy and bandwidth counters; 0 reads none. Koordinator's is 10 s too."""
     l3_bandwidth_mbps: int = bounded(0, ge=0, le=10_000_000)

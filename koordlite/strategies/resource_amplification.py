@@ -21,7 +21,7 @@ from koordlite.model.snapshot import NodeSnapshot
 NEW_CONTAINERS = "none"
 NEEDS_NODE = "node"
 _AMPLIFIED = ("cpu", "memory")
-"""What the webhook multiplies."""
+"""Resources that the webhook multiplies."""
 PUBLISHES = (keys.AMPLIFICATION_RATIO,)
 
 

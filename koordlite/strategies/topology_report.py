@@ -40,7 +40,7 @@ class Config(StrategySettings):
     huge_pages: bool = True
     """Huge pages of a zone are a resource of their own, not part of its memory. Koordinator's gate HugePageReport."""
     zones: Literal["kubelet", "koordinator"] = "kubelet"
-    """What a zone's amounts mean. kubelet: what kubelet may give out and what it has left, with devices, as the
+    """Meaning of a zone's amounts. kubelet: what kubelet may give out and what it has left, with devices, as the
     scheduler plugin NodeResourceTopologyMatch and `koordlite scheduler-extender` read them. koordinator: what the
     machine has, for clusters with Koordinator's scheduler, which subtracts reserved CPUs itself."""
     pods_fingerprint: Literal["off", "all", "with-exclusive-resources"] = "with-exclusive-resources"
@@ -49,9 +49,9 @@ class Config(StrategySettings):
     numa_placement: bool = False
     """Publish which container is on which NUMA node as numaplacement v0, a format that may still change."""
     other_writer: Literal["yield", "overwrite"] = "yield"
-    """When another program (koordlet, NFD, resource-topology-exporter) writes the zones while the agent runs: yield
-    leaves zones, policies, attributes, and annotations that it writes, to it. overwrite writes ours over them. Both are
-    reported. What it wrote before the agent started is written over."""
+    """Behavior when another program (koordlet, NFD, resource-topology-exporter) writes the zones while the agent runs:
+    yield leaves zones, policies, attributes, and annotations that it writes, to it. overwrite writes ours over them.
+    Both are reported. What it wrote before the agent started is written over."""
 
 
 def decide(snapshot: NodeSnapshot, config: Config) -> Iterator[Decision]:
@@ -198,5 +198,6 @@ def _placement(snapshot: Snapshot, config: Config) -> Decision:
 
 
 def _bare(containers: tuple[nrt.ContainerPlacement, ...]) -> tuple[nrt.ContainerPlacement, ...]:
-    """Without what changes all the time: bytes in use are published when the rest is, or once in `refresh_seconds`."""
+    """The report without what changes all the time: bytes in use are published when the rest is, or once in
+    `refresh_seconds`."""
     return tuple(msgspec.structs.replace(container, memory_by_numa={}) for container in containers)

@@ -43,7 +43,7 @@ class BlockDevice(Kind[BlockChange, FileEntry]):
             )
 
     def write(self, change: BlockChange, work: Work) -> AppliedStep:
-        """With the value that was found, where the change asks for that."""
+        """Write the change; the value found before, where the change asks for that."""
         entry = work.journal.by_place.get(change.place)
         if change.value is None and isinstance(entry, FileEntry):
             change = msgspec.structs.replace(change, value=entry.text)
@@ -55,11 +55,11 @@ class BlockDevice(Kind[BlockChange, FileEntry]):
         block.write(host.files, host.cgroups, change.group, change.field, line)
 
     def is_gone(self, host: Host, change: BlockChange, error: OSError) -> bool:
-        """With its group."""
+        """Gone or ended with its group."""
         return vanished(error) and not host.cgroups.exists(change.group)
 
     def has_ended(self, entry: FileEntry, host: Host, snapshot: Snapshot) -> bool:
-        """With its group."""
+        """Gone or ended with its group."""
         return not host.cgroups.exists(_undoing(entry).group)
 
     def _put_back(self, entry: FileEntry, host: Host) -> AppliedStep:

@@ -35,7 +35,7 @@ _CREATION_SECONDS = 600.0
 _RELEASE_SECONDS = (0.002, 0.006, 0.012)
 """Pauses between tries of a quota that a removed group may be in the way of."""
 _SETS = ("cpuSuppress", "cpusetPools", "craneCPUManager", "numaAffinity")
-"""Whose sets may be copied into a group when it is made."""
+"""Strategies whose sets may be copied into a group when it is made."""
 
 
 class CgroupValue(Kind[CgroupChange, FileEntry]):
@@ -96,7 +96,7 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
         return None
 
     def is_gone(self, host: Host, change: CgroupChange, error: OSError) -> bool:
-        """With its group; one that only lacks the file is there, and the refusal stands."""
+        """Gone with its group; one that only lacks the file is there, and the refusal stands."""
         return vanished(error) and not host.cgroups.exists(change.group)
 
     def value_before(self, entry: FileEntry, host: Host) -> Original | None:
@@ -106,8 +106,8 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
         return Original(host.cgroups.decode(entry.field, entry.raw), entry.strategy)
 
     def has_ended(self, entry: FileEntry, host: Host, snapshot: Snapshot) -> bool:
-        """With its group. A file that is there but cannot be read is not gone, and a runtime may still be about to make
-        the group."""
+        """Ended with its group. A file that is there but cannot be read is not gone, and a runtime may still be about
+        to make the group."""
         if entry.group in snapshot.cgroups or entry.field not in FIELDS:
             return False
         if entry.at_creation and host.clock.wall() - entry.found_at < _CREATION_SECONDS:
@@ -123,7 +123,7 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
         return (entry.strategy,) if entry.strategy else _SETS
 
     def undo(self, entries: Sequence[FileEntry], back: Undoing) -> Iterable[AppliedStep]:
-        """In legal order, with what copied a set of ours."""
+        """Undo in legal order, copies of our sets included."""
         return _undo(back.host, entries, back.exclusive)
 
     def present(self, entry: FileEntry, host: Host) -> str | None:
@@ -131,7 +131,7 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
         return host.cgroups.read_raw(entry.group, entry.field).decode().strip()
 
     def to_put_back(self, entries: Sequence[FileEntry], back: Undoing) -> Mapping[Place, str]:
-        """Without what kubelet has given away."""
+        """The original value without CPUs that kubelet has given away since."""
         present, _ = _states(back.host, entries)
         less = {c.place: str(c.value) for c in _reduced_sets(back.host, entries, present, back.exclusive)}
         return {entry.place: less.get(entry.place) or entry.describe() for entry in entries}

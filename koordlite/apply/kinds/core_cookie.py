@@ -44,7 +44,7 @@ class CoreCookie(Kind[CoreCookieChange, CookieEntry]):
             yield from _hand_out({name: by_group[name] for name in several}, work)
 
     def is_gone(self, host: Host, change: CoreCookieChange, error: OSError) -> bool:
-        """With its group."""
+        """Gone with its group."""
         return vanished(error)
 
     def value_before(self, entry: CookieEntry, host: Host) -> Original | None:
@@ -52,7 +52,7 @@ class CoreCookie(Kind[CoreCookieChange, CookieEntry]):
         return Original(cookie_of(entry.place), entry.strategy)
 
     def has_ended(self, entry: CookieEntry, host: Host, snapshot: Snapshot) -> bool:
-        """With its last process."""
+        """Ended with its last process."""
         tasks = itertools.chain.from_iterable(snapshot.core_sched.tasks.values())
         return not snapshot.core_sched.missing and all(task.cookie != cookie_of(entry.place) for task in tasks)
 

@@ -60,8 +60,8 @@ class InGroup(ResctrlKind[C, E]):
     """Something that is written into a group."""
 
     def write(self, change: C, work: Work) -> AppliedStep:
-        """Not where the group was refused a moment ago, or turned out to be another's: nobody noted what was found in
-        it, and the next reading finds and notes it."""
+        """Write the change, except in a group that was refused a moment ago or turned out to be another's: its content
+        was not noted, and the next reading notes it."""
         needed = resctrl.GROUP.place(change.place.part("group"))
         for step in work.done:
             if step.place == needed and (not step.ok or step.value == THERE):
@@ -165,7 +165,7 @@ class ResctrlTasks(InGroup[TasksChange, ThreadEntry]):
         return str(moved)
 
     def has_ended(self, entry: ThreadEntry, host: Host, snapshot: Snapshot) -> bool:
-        """With its thread."""
+        """Ended with its thread."""
         return procfs.start_time(host.files, entry.tid) != entry.start_time
 
     def present(self, entry: ThreadEntry, host: Host) -> str | None:

@@ -26,7 +26,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
 
 _GROUP = "system"
-"""What stands in place of a cgroup in the entries."""
+"""Stand-in for a cgroup in the entries."""
 
 
 class SystemFile(Kind[SystemFileChange, FileEntry]):
@@ -113,7 +113,7 @@ class OOMScore(Kind[OOMScoreChange, OOMScoreEntry | OOMScoreAtCreation]):
         return Original(entry.value, entry.strategy)
 
     def has_ended(self, entry: OOMScoreEntry | OOMScoreAtCreation, host: Host, snapshot: Snapshot) -> bool:
-        """With its process, or its container."""
+        """Ended with its process, or its container."""
         if isinstance(entry, OOMScoreAtCreation):
             return not host.cgroups.exists(entry.group)
         return procfs.start_time(host.files, entry.pid) != entry.start_time
@@ -161,7 +161,7 @@ class IRQAffinity(Kind[IRQChange, IRQEntry]):
             yield IRQEntry(number=change.number, device=present.device, cpus=str(present.cpus), strategy=strategy)
 
     def is_gone(self, host: Host, change: IRQChange, error: OSError) -> bool:
-        """With its device."""
+        """Gone or ended with its device."""
         return vanished(error)
 
     def set(self, host: Host, change: IRQChange) -> str | None:
@@ -179,7 +179,7 @@ class IRQAffinity(Kind[IRQChange, IRQEntry]):
         return Original(CPUSet.parse(entry.cpus), entry.strategy)
 
     def has_ended(self, entry: IRQEntry, host: Host, snapshot: Snapshot) -> bool:
-        """With its device."""
+        """Gone or ended with its device."""
         present = irqs.read(host.files, entry.number)
         return present is None or present.device != entry.device
 

@@ -71,7 +71,7 @@ class Admission(msgspec.Struct, frozen=True):
     """Profiles that the draw left out."""
     changes: tuple[FieldChange, ...] = ()
     notes: tuple[str, ...] = ()
-    """What did not happen, and why, where one might expect it."""
+    """Expected changes that were not made, with the reason."""
 
 
 def matching(

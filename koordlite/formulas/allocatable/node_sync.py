@@ -17,7 +17,7 @@ ZONE_RESOURCES = (keys.BATCH_CPU, keys.BATCH_MEMORY)
 _SECONDS_PER_MINUTE = 60
 
 Amounts = Mapping[str, int | None]
-"""By resource name; None where the node has none, or is to have none."""
+"""Amounts by resource name; None where the node has none, or is to have none."""
 
 
 def degraded(*, age_seconds: float | None, degrade_minutes: int) -> bool:

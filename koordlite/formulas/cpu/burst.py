@@ -118,7 +118,7 @@ class Tokens(msgspec.Struct, frozen=True):
     capacity: int
     period_seconds: int
     time: float
-    """When whole seconds were last counted."""
+    """Time up to which whole seconds are counted."""
 
     @property
     def allowed(self) -> bool:
@@ -156,7 +156,8 @@ def spend(tokens: Tokens, *, usage_percent: int, now: float) -> Tokens:
 
 
 def expired(tokens: Tokens, now: float) -> bool:
-    """Not counted for more than two periods: the container is gone. Source: Koordinator `Recycle`."""
+    """Tell whether nothing was counted for more than two periods: the container is gone. Source: Koordinator
+    `Recycle`."""
     return now - tokens.time > 2 * tokens.period_seconds
 
 

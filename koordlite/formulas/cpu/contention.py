@@ -37,7 +37,7 @@ class Service(msgspec.Struct, frozen=True):
     share: float
     """Part of the time it wanted a CPU."""
     since: float
-    """When that time began."""
+    """Beginning of that time."""
     tolerance: float
     """Part by which best effort may lengthen its work."""
     part: float = 1.0
@@ -50,19 +50,19 @@ class Guidance(msgspec.Struct, frozen=True, kw_only=True):
     own: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Part of the time that a service waited while best effort kept to the formula, by uid."""
     learned_at: float | None = None
-    """When one of these was last learned."""
+    """Time at which one of these was last learned."""
     kept_since: float | None = None
-    """Since when best effort has kept to the formula, by its limit or of itself."""
+    """Time since which best effort has kept to the formula, by its limit or of itself."""
     floor_at: float | None = None
-    """When a round last left it the formula's limit."""
+    """Time of the last round that left it the formula's limit."""
     learning_since: float | None = None
-    """Since when it has been the formula's to find that out."""
+    """Time since which it has been the formula's in order to find that out."""
     cut_at: float | None = None
-    """When waits last took CPU away."""
+    """Time at which waits last took CPU away."""
     known_at: float | None = None
-    """When it was last known what services wait; at first, when it was asked for."""
+    """Time at which the waits of services were last known; at first, that of the first request for them."""
     steering: Steering = Steering()
-    """By the objectives of services."""
+    """State of steering by the objectives of services."""
 
 
 Verdict = Literal["calm", "learning", "caused"]
@@ -81,7 +81,7 @@ class Guided(msgspec.Struct, frozen=True):
     slower: float = 0.0
     """Part by which best effort lengthens the work of its threads."""
     objective: Steered | None = None
-    """Where the objective of a service decides: it allows less than the waits of the others."""
+    """The deciding objective of a service, which allows less than the waits of the others."""
 
 
 def slowdown(*, share: float, own: float) -> float:

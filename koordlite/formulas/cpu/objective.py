@@ -29,20 +29,21 @@ class Level(msgspec.Struct, frozen=True):
     ratio: float
     """Value ÷ objective."""
     since: float
-    """When the time began over which it was measured."""
+    """Beginning of the time over which it was measured."""
 
 
 class Steering(msgspec.Struct, frozen=True, kw_only=True):
     """State that one round leaves for the next; times of the monotonic clock."""
 
     moved_at: float | None = None
-    """When an objective last moved the limit; None while none has taken CPU away."""
+    """Time at which an objective last moved the limit; None while none has taken CPU away."""
     at_floor_since: float | None = None
-    """Since when a missed objective has kept the limit at the formula's."""
+    """Time since which a missed objective has kept the limit at the formula's."""
     limit_milli: int | None = None
     """The limit that objectives last allowed; what waits allow may be less. None at first: the one in force counts."""
     aside: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """By uid, since when an objective has been left aside: it was missed over a whole window at the formula's limit."""
+    """Time since which an objective has been left aside, by uid: it was missed over a whole window at the formula's
+    limit."""
 
 
 class Steered(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ SUSPICION = 4
 
 
 def shrink_step_milli(*, by_quota: bool, capacity_milli: int) -> int:
-    """By how much the budget must fall below the limit before the limit shrinks: 1 % of the node, or one whole CPU.
+    """Least fall of the budget below the limit for the limit to shrink: 1 % of the node, or one whole CPU.
 
     Source: the dead band of Koordinator `adjustByCfsQuota`, and the rounding up to whole CPUs of `adjustByCPUSet`.
     """

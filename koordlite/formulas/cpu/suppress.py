@@ -5,7 +5,7 @@ from __future__ import annotations
 DEAD_BAND = 0.01
 """Part of the node below which a difference counts as none."""
 REPAY_SECONDS = 10
-"""Over how long what is owed is given back."""
+"""Time over which debts to best effort are paid back."""
 
 
 def system_use(*, node_milli: int, pods_milli: int, host_apps_milli: int, reserved_milli: int) -> int:

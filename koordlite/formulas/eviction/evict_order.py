@@ -23,7 +23,7 @@ Bar = Literal["finished", "leaving", "class", "policy", "priority", "label", "sa
 """Reasons why a pod is no candidate: it has ended; it is being deleted; it is not BE; its annotation, priority or
 missing label forbids it; its use is unknown."""
 Amounts = Mapping[str, int]
-"""By pod uid."""
+"""Amounts by pod uid."""
 CAUSE_SHARE = 10
 """A pod whose excess over its request is at least this part (1/10) of what has to be released counts as its cause."""
 CRITICAL_PRIORITY = 2_000_000_000
@@ -43,7 +43,7 @@ class Candidates(msgspec.Struct, frozen=True):
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """By how much pods use more of a resource (cpu in millicores, memory in bytes) than they request."""
+    """Use of a resource (cpu in millicores, memory in bytes) beyond the request."""
 
     resource: str
     used: Amounts

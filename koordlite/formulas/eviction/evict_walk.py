@@ -38,11 +38,11 @@ class Walk(msgspec.Struct, frozen=True):
     """Result of a walk."""
 
     fates: Mapping[tuple[str, str], Fate]
-    """By feature and uid."""
+    """Fate of each candidate, by feature and uid."""
     released: Mapping[str, Amounts]
-    """By target, once all that were chosen and all that leave are gone."""
+    """Amounts released of each target, once all chosen and leaving pods are gone."""
     within_reach: Mapping[str, Amounts] = msgspec.field(default_factory=dict)
-    """By feature whose candidates together do not suffice: what they would release."""
+    """Amounts that all candidates would release, by each feature for which they do not suffice."""
 
 
 def walk(
@@ -90,7 +90,7 @@ def walk(
 
 
 def contribution(uid: str, tasks: Iterable[Task]) -> dict[str, dict[str, int]]:
-    """By target, what goes with the pod: of each resource the most that any task of the target sees in it."""
+    """Amounts that go with the pod, by target: of each resource the most that any task of the target sees in it."""
     total: dict[str, dict[str, int]] = {}
     for task in tasks:
         sums = total.setdefault(task.target, {})

@@ -1,4 +1,5 @@
-"""Is a running container where it was promised to be? Promise, fact and topology in, violations out.
+"""Violations of promises about CPUs and NUMA nodes by running containers: promise, fact and topology in, violations
+out.
 
 Rules (docs/formulas.md, "NUMA promises"): nobody upstream judges running pods, so these are ours. A promise comes from
 kubelet's CPU and topology manager, or from the schedulers of Koordinator, Crane or Volcano; a container of the shared

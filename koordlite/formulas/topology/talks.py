@@ -10,7 +10,7 @@ Socket = tuple[str, str]
 
 
 def matched(sockets: Mapping[str, Sequence[Socket]]) -> tuple[dict[str, int], dict[tuple[str, str], int]]:
-    """For the sockets of each pod: how many connections leave it, and how many are between two pods of the node.
+    """Count, from the sockets of each pod, the connections that leave it and those between two pods of the node.
 
     A connection counts for a pair only when both ends are there, so no pod can claim one with another that knows
     nothing of it. First the two ends that name each other. Then, as kube-proxy rewrites addresses of Services, an end

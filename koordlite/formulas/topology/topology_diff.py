@@ -47,7 +47,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     zone_attributes: frozenset[str] = frozenset()
     """Names of the attributes of zones that are ours."""
     tells_available: bool = False
-    """Whether `available` of a resource says what is left. Koordinator's zones only repeat `allocatable` there."""
+    """True where `available` of a resource is its free amount. Koordinator's zones only repeat `allocatable` there."""
 
 
 def difference(published: Published, target: Report) -> str:

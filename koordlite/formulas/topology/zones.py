@@ -116,7 +116,7 @@ def _amounts(allocatable: int, available: int, form: Format, capacity: Quantity 
 def _memory_left(
     allocatable: Iterable[MemoryBlock], blocks: Iterable[MemoryBlock]
 ) -> dict[str, dict[int, tuple[int, int]]]:
-    """By kind and NUMA node: the bytes that may be given out, and those of them that are left."""
+    """Allocatable and free bytes, by kind and NUMA node."""
     most: dict[str, dict[int, int]] = {}
     for block in allocatable:
         for node in block.nodes[:1]:

@@ -45,7 +45,7 @@ class Cgroups:
         self._version = versions.Version(layout.version)
         self._at = {field: (points[place], name) for field, (place, name) in self._version.files.items()}
         self._paths: dict[str, dict[str, str]] = {field: {} for field in self._at}
-        """By field and group: the same files are read at each tick."""
+        """Paths by field and group: the same files are read at each tick."""
         self._written: set[str] = set()
 
     @classmethod

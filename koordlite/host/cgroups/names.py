@@ -15,7 +15,8 @@ _SLICE = ".slice"
 _SCOPE = re.compile(r".+-([^-]+)\.scope", re.ASCII)
 _SCOPES = {"containerd": "cri-containerd", "docker": "docker", "cri-o": "crio", "pouch": "pouch"}
 _KNOWN_SCOPE = re.compile(rf"(?:{'|'.join(_SCOPES.values())})-(.+)\.scope", re.ASCII)
-"""Before the other: an id may have dashes, and `crio-conmon-ID.scope` holds CRI-O's monitor, not the container."""
+"""Prefixes, tried before the other pattern: an id may have dashes, and `crio-conmon-ID.scope` holds CRI-O's monitor,
+not the container."""
 
 
 def layout(version: int, kubepods: str) -> Layout:

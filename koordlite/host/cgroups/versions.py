@@ -18,7 +18,7 @@ UNLIMITED = -1
 WRITABLE: frozenset[str] = frozenset(get_args(CgroupField))
 
 _PRESSURES = ("cpu.pressure", "memory.pressure", "io.pressure")
-"""On v1 only Anolis has them, beside `cpuacct.usage`."""
+"""Pressure files, which on v1 only Anolis has, beside `cpuacct.usage`."""
 _V2_ONLY = {field for field, number in NUMBERS.items() if not number.in_v1}
 _FILES: Mapping[str, tuple[tuple[str, str] | None, str]] = {
     **{

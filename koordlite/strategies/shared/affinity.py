@@ -40,13 +40,14 @@ class Config(StrategySettings):
     rest_rounds: int = bounded(10, ge=0, le=10_000)
     """Cool-down: counts after its release in which a pod is not placed again."""
     across_namespaces: bool = False
-    """Also pods of different namespaces by their connections. Anyone who may connect to a pod could then move it."""
+    """Join also pods of different namespaces by their connections. Anyone who may connect to a pod could then move
+    it."""
     fill_percent: float = bounded(80.0, ge=1, le=100)
     """A pod is placed only where its NUMA node's shared CPUs are then used or requested up to so much. Above all of
     them, pods are released."""
     memory_nodes: bool = True
-    """Whether the memory of containers follows, where every container has a limit and that much is free there. The
-    kernel then moves what they have (cgroup v2, and v1 with cpuset.memory_migrate)."""
+    """Let the memory of containers follow, where every container has a limit and that much is free there. The kernel
+    then moves what they have (cgroup v2, and v1 with cpuset.memory_migrate)."""
     memory_reserve_percent: float = bounded(10.0, ge=0, le=90)
     """Part of a NUMA node's memory that stays free besides."""
 
@@ -57,11 +58,11 @@ class AffinityMemory(Memory, frozen=True, kw_only=True):
     round: int = 0
     """Counts of connections so far."""
     streaks: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """In how many counts in a row two pods (`UID/UID`) have belonged together."""
+    """Number of counts in a row in which two pods (`UID/UID`) have belonged together."""
     nodes: Mapping[str, int] = msgspec.field(default_factory=dict)
     """The NUMA nodes of placed pods."""
     alone: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """In how many counts in a row a placed pod had no partner on its NUMA node."""
+    """Number of counts in a row in which a placed pod had no partner on its NUMA node."""
     left: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Count at which a pod was released."""
 
@@ -143,8 +144,8 @@ def device_nodes(snapshot: Snapshot, pod: Pod) -> frozenset[int]:
 
 
 def container_cpus(snapshot: Snapshot, place: PodGroups, pool: CPUSet) -> Mapping[str, CPUSet]:
-    """By group: what each container, and the sandbox, may have of `pool`, by the group above it and by what was found
-    before this strategy wrote."""
+    """CPUs of `pool` that each container and the sandbox may have, by group: within the group above it, and within the
+    set before this strategy wrote."""
     above = snapshot.cgroups.get(place.group)
     within = pool & above.effective if above and above.effective else pool
     return {group: within & (_original(snapshot, group) or within) for group in place.inside}

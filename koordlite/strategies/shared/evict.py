@@ -40,16 +40,16 @@ _WORDS = {
     "class": "NotBestEffort",
     "finished": "PodHasEnded",
 }
-"""What becomes of a pod, by the word of the walk or the bar. Where rules differ, the first in this table wins."""
+"""Reason word of a pod by the word of the walk or the bar. Where rules differ, the first in this table wins."""
 
 
 class EvictionMemory(Memory, frozen=True, kw_only=True):
     """State that one round leaves for the next; times by `Snapshot.time`, pods by uid."""
 
     started: float | None = None
-    """When the strategy first judged."""
+    """Time at which the strategy first judged."""
     evicted: float | None = None
-    """When the cluster last accepted an eviction this strategy had asked for."""
+    """Time at which the cluster last accepted an eviction of this strategy."""
     granted: int = 0
     """Evictions the cluster accepted in a round that it cut short by refusals: others go on with it, without waiting
     for the cool-down, and it has its bound as one. 0 for a round of its own."""
@@ -90,7 +90,7 @@ class Past(msgspec.Struct, frozen=True):
         return frozenset(uid for uid, at in times.items() if uid in uids and self.time - at < LEAVING_SECONDS)
 
     def remember(self, evictees: Iterable[str] = ()) -> EvictionMemory:
-        """For the next round; `evictees` are the pods whose eviction is asked for in this one."""
+        """Memory for the next round; `evictees` are the pods whose eviction is asked for in this one."""
         return msgspec.structs.replace(self.memory, asked=dict.fromkeys(evictees, self.time))
 
 
@@ -101,9 +101,9 @@ class Rule(msgspec.Struct, frozen=True):
     task: Task | None = None
     candidates: Candidates = evict_order.NOBODY
     cause: str = ""
-    """Why pods have to go, for the people who own them."""
+    """Reason why pods have to go, for the people who own them."""
     excess: Excess | None = None
-    """By how much pods use more than they request, where the rule goes by use."""
+    """Use beyond the request, where the rule goes by use."""
 
 
 Measure = Callable[[NodeSnapshot, Past], Rule]

@@ -41,8 +41,8 @@ def containers(snapshot: Snapshot, *, only_enforced: bool = False) -> tuple[nrt.
 
 
 def _misplaced(snapshot: Snapshot) -> Callable[[CPUSet], bool]:
-    """Does who stands there stand on CPUs of nobody, or of one container alone? These are reserved ones, those of LSE
-    pods, and those given away by kubelet or by Crane's annotations."""
+    """Tell whether a container stands on CPUs of nobody, or of another container alone. These are reserved ones, those
+    of LSE pods, and those given away by kubelet or by Crane's annotations."""
     owned = [pod.resource_status.cpuset for pod in snapshot.pods if pod.active and pod.raw_qos is QoSClass.LSE]
     exclusive = [each.cpus for each in snapshot.kubelet.pod_cpus]
     forbidden = cpuset.union([snapshot.reserved.cpus, snapshot.crane.owned, *owned, *exclusive])
@@ -84,7 +84,7 @@ def _container(snapshot: Snapshot, pod: Pod, name: str, stands: CPUSet, *, with_
 
 
 def _by_crane(snapshot: Snapshot, pod: Pod, placement: ContainerPlacement, group: str) -> ContainerPlacement:
-    """With what Crane's annotations promise, as far as this agent carries them out: a container that is given no CPUs
+    """Add what Crane's annotations promise, as far as this agent carries them out: a container that is given no CPUs
     has no promise, and a promise that was refused is cured by a move only."""
     promise, refused = snapshot.crane.promises.get(pod.uid), pod.uid in snapshot.crane.refused
     cpus = promise.containers.get(placement.container) if promise else cpuset.EMPTY

@@ -87,7 +87,7 @@ def of(snapshot: NodeSnapshot, *, huge_pages: bool, numa_placement: bool) -> Ite
 
 
 def without_pod(snapshot: Snapshot, pod: Pod) -> dict[int, dict[str, Amounts]]:
-    """By NUMA node: its resources as if `pod` were not there. Where kubelet does not say what it gave out, CPUs that
+    """Resources of each NUMA node as if `pod` were not there. Where kubelet does not say what it gave out, CPUs that
     other pods have alone and reserved ones are taken off what the machine has."""
     nodes, resources = snapshot.topology.nodes, snapshot.kubelet.resources
     has = [zones.capacity(node) for node in nodes]
