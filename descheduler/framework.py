@@ -69,7 +69,7 @@ __all__ = [
 ]
 
 Point = Literal["deschedule", "balance"]
-"""When a plugin works: all of `deschedule`, of every profile, before the first of `balance`."""
+"""Point at which a plugin works: all of `deschedule`, of every profile, before the first of `balance`."""
 POINTS: tuple[Point, ...] = ("deschedule", "balance")
 Facet = Literal["statuses", "time", "usage"]
 """Parts of a picture that change where no place of a pod follows from them: statuses of pods, which of them have ended,
@@ -108,7 +108,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     min_age_seconds: float = 0
     """A younger pod, or one of unknown age, is kept: what was promised may not have reached the node yet."""
     sightings: int = 1
-    """In how many pictures in a row it must be seen before a pod is evicted for it."""
+    """Number of pictures in a row that must show it before a pod is evicted for it."""
     home: Literal["", "any", "elsewhere"] = ""
     """Evict only if a place is known where it would be placed well, whatever `nodeFit` says: `any`, a new start on its
     own node included, or `elsewhere`."""
@@ -221,9 +221,9 @@ class Handle(Protocol):
 
 
 Aside = Note | Remember | Cordon | DeletionCost
-"""What a plugin yields that gets no answer."""
+"""Values that a plugin yields and that get no answer."""
 Conversation = Generator[Finding | Together | Aside, Verdict | None, None]
-"""What a plugin yields. Only a `Finding`, and findings `Together`, get a verdict."""
+"""Conversation of a plugin with the cycle. Only a `Finding`, and findings `Together`, get a verdict."""
 
 Judge = Callable[[View, Any, Handle], Conversation]
 Numbers = Callable[[PodView, View, Any, Handle], str]
@@ -233,7 +233,7 @@ class Plugin(msgspec.Struct, frozen=True):
     """A rule found in the package `plugins`, or in the entry point group `descheduler.plugins`."""
 
     name: str
-    """As in a policy file: `ReservedCPUs`."""
+    """Name in a policy file: `ReservedCPUs`."""
     config: type[Any]
     """Its arguments: a frozen dataclass with a docstring under every field."""
     judge: Judge

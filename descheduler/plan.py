@@ -16,7 +16,7 @@ from descheduler.framework import DeletionCost, Finding, Note, Plugin, PodView, 
 from koordlite.model.wire import objects
 
 Sightings = Mapping[tuple[str, str], int]
-"""In how many pictures in a row, this one included, a finding was there: by pod uid and reason."""
+"""Number of pictures in a row, this one included, with a finding: by pod uid and reason."""
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class Profile(msgspec.Struct, frozen=True):
 
     name: str
     plugins: tuple[tuple[Plugin, object], ...]
-    """In the order of the policy file."""
+    """Plugins in the order of the policy file."""
     args: Args
     node_selector: objects.LabelSelector | None = None
     """Only pods of nodes that match are judged; None: of all nodes that the policy selects."""
@@ -74,11 +74,11 @@ class Outcome(msgspec.Struct, frozen=True):
     target: str = ""
     """The node this plan counts on for its successor."""
     age_seconds: float | None = None
-    """Of the pod, since it started; None when nobody knows."""
+    """Time since the pod started; None when it is not known."""
     together: tuple[str, ...] = ()
     """uids of the pods that go all or not at all, this one among them; empty for a pod that goes by itself."""
     held_first: tuple[str, ...] = ()
-    """Those of them that have to have a place before this one goes: all whose place is free without these moves."""
+    """Pods that must have their place before this one goes: all whose place is free without these moves."""
     waiting: tuple[PodView, str] | None = None
     """The pod that waits for these moves, and the node on which it fits after them."""
 
@@ -139,7 +139,7 @@ class NodeChange(msgspec.Struct, frozen=True):
     before: Load
     after: Load
     zones: tuple[ZoneChange, ...] = ()
-    """Of nodes where a pod's place among the NUMA nodes is what is wrong, or where one with a promise is to come."""
+    """Changes on nodes where a pod's place among the NUMA nodes is wrong, or where one with a promise is to come."""
 
 
 class PluginAnswer(msgspec.Struct, frozen=True):
@@ -173,9 +173,9 @@ class EvictionPlan(msgspec.Struct, frozen=True):
 
     view: View
     evict: tuple[Outcome, ...]
-    """In the order in which they would go."""
+    """Evictions in their order."""
     kept: tuple[Outcome, ...]
-    """By the reason's place in the plan: the same order of pods."""
+    """Pods that stay, in the order of their findings."""
     notes: tuple[Note, ...]
     nodes: tuple[NodeChange, ...]
     """Nodes that change, or have something wrong."""
@@ -183,10 +183,10 @@ class EvictionPlan(msgspec.Struct, frozen=True):
     grace_period_seconds: int | None = None
     eviction_requests: EvictionRequests = EvictionRequests()
     standing: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """By pod uid: where its EvictionRequest stands, for people."""
+    """State of each pod's EvictionRequest by pod uid, for people."""
     withdrawals: Mapping[str, Refusal] = msgspec.field(default_factory=dict)
-    """By pod uid: why its EvictionRequest does not go on. One that was refused is kept as withdrawn, so that the pod is
-    not asked again; the others are deleted."""
+    """Reason why an EvictionRequest does not go on, by pod uid. One that was refused is kept as withdrawn, so that the
+    pod is not asked again; the others are deleted."""
     memory: Mapping[tuple[str, str], object] = msgspec.field(default_factory=dict)
     """Values that plugins want again in the next cycle, by profile and plugin."""
     migration: Mapping[str, MigrationControllerArgs] = msgspec.field(default_factory=dict)
@@ -194,9 +194,9 @@ class EvictionPlan(msgspec.Struct, frozen=True):
     cordon: tuple[str, ...] = ()
     """Nodes that are to take no more pods while they are emptied."""
     deletion_costs: tuple[DeletionCost, ...] = ()
-    """In which order owners should remove their pods when they are scaled down."""
+    """Order in which owners should remove their pods when they are scaled down."""
     explained: tuple[PodAnswer, ...] = ()
-    """Of the pod that was asked about, by profile."""
+    """Answers about the pod to explain, by profile."""
     not_judged: int = 0
     """Pods that at least one plugin was to judge and could not; the notes say why."""
     not_judged_by: Mapping[str, int] = msgspec.field(default_factory=dict)
@@ -233,7 +233,7 @@ class Attempt(msgspec.Struct, frozen=True):
     tries: int = 0
     """Requests that were sent."""
     uid: str = ""
-    """Of the pod."""
+    """uid of the pod."""
 
     @property
     def goes(self) -> bool:

@@ -22,7 +22,7 @@ class Requirement:
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = "In"
     """Comparison of the label."""
     values: tuple[str, ...] = ()
-    """For In and NotIn."""
+    """Values for In and NotIn."""
 
     def __post_init__(self) -> None:
         label_selectors.check_requirement(self.key, self.operator, self.values)
@@ -59,7 +59,7 @@ class PodSelector:
     """One group of pods that may leave."""
 
     name: str = ""
-    """For people."""
+    """Name for people."""
     selector: LabelSelector | None = None
     """Selector of pods; null: the entry says nothing. Where no entry has a selector, all pods may leave."""
 
@@ -115,7 +115,7 @@ class MovingPods:
     pod_selectors: tuple[PodSelector, ...] = ()
     """Only pods that one of these selects may leave; without any selector: all. The others still count as requests."""
     evictable_namespaces: Namespaces = ANY_NAMESPACE
-    """Whose pods may leave; those of the others still count as requests."""
+    """Namespaces whose pods may leave; pods of the others still count as requests."""
 
     def selects(self, node: NodeView) -> bool:
         """Tell whether the node is one of those that are looked at."""

@@ -61,7 +61,7 @@ class ProtectionConfig:
     """Settings of single protections."""
 
     pods_with_pvc: PodsWithPVC = dataclasses.field(default=PodsWithPVC(), metadata={"name": "PodsWithPVC"})
-    """For PodsWithPVC."""
+    """Arguments of PodsWithPVC."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,9 +69,9 @@ class PodProtections:
     """The protections that hold."""
 
     extra_enabled: tuple[Extra, ...] = ()
-    """In addition to the four that hold by default."""
+    """Protections in addition to the four that hold by default."""
     default_disabled: tuple[Default, ...] = ()
-    """Of those four, the ones that do not hold."""
+    """Protections of those four that do not hold."""
     config: ProtectionConfig = ProtectionConfig()
     """Settings of single protections."""
 
@@ -97,7 +97,7 @@ class EvictionRequests:
 
 
 NOT_ASKED = EvictionRequests()
-"""What holds when a policy says nothing."""
+"""Default of a policy that says nothing."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ class Args:
     min_pod_age: str | None = dataclasses.field(default=None, metadata={"check": duration.seconds})
     """Pods that started more recently are not evicted, like `10m`."""
     no_eviction_policy: Literal["Preferred", "Mandatory", ""] = "Preferred"
-    """What the annotation `descheduler.alpha.kubernetes.io/prefer-no-eviction` does. Preferred: such pods go last.
+    """Effect of the annotation `descheduler.alpha.kubernetes.io/prefer-no-eviction`. Preferred: such pods go last.
     Mandatory: never."""
     pod_protections: PodProtections = PodProtections()
     """Kinds of pods that are protected."""

@@ -125,7 +125,7 @@ class MigrationControllerArgs:
     default_job_ttl: str = dataclasses.field(
         default="5m", metadata={"name": "defaultJobTTL", "check": duration.seconds}
     )
-    """When a job gives up; 0: never."""
+    """Time after which a job gives up; 0: never."""
     scheduler_names: tuple[str, ...] = ("koord-scheduler",)
     """Schedulers that honour reservations."""
     evict_qps: float | str = dataclasses.field(default=10, metadata={"name": "evictQPS", "yaml": Any, "check": _rate})
@@ -133,7 +133,7 @@ class MigrationControllerArgs:
     evict_burst: int = bounded(1, ge=1)
     """Evictions at once."""
     eviction_policy: Literal["Eviction", "Delete", "SoftEviction"] = "Eviction"
-    """What is asked of the API."""
+    """Request to the API."""
     default_delete_options: Mapping[str, Any] | None = None
     """deleteOptions of jobs that have none."""
     arbitration_args: Arbitration = Arbitration()

@@ -61,9 +61,9 @@ class Window:
     end: str = dataclasses.field(default="24:00", metadata={"check": minutes})
     """Time of day at which it is over, that of the next day when it is not after the start."""
     cron: str = ""
-    """When it begins, as a cron expression like `0 22 * * 1-5`, in place of days, start and end."""
+    """Beginning as a cron expression like `0 22 * * 1-5`, in place of days, start and end."""
     duration: str = dataclasses.field(default="0s", metadata={"check": durations.seconds})
-    """With cron: how long it is open, like `6h`."""
+    """Length like `6h`, with cron."""
     time_zone: str = dataclasses.field(default="UTC", metadata={"check": zone})
     """Name in the tz database, like `Europe/Berlin`."""
 
@@ -141,7 +141,7 @@ class Loops:
 
 
 LOOPS = Loops()
-"""What holds when a policy says nothing."""
+"""Default of a policy that says nothing."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

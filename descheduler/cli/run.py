@@ -12,7 +12,7 @@ from koordlite.model.errors import InputError, Problem
 PORT = 10258
 EVERYWHERE = "0.0.0.0"  # noqa: S104: upstream's default; all but health needs a token there.
 VERBOSE = 4
-"""From this klog level on, decisions that stay the same are logged, too."""
+"""klog level from which on decisions that stay the same are logged, too."""
 _COMMANDS_OWN = ("-h", "--help", "--version")
 
 _KNOWN = ("AllAlpha", "AllBeta", "EvictionsInBackground", "DisablePVCReservation")
@@ -117,7 +117,7 @@ def notices(args: argparse.Namespace) -> Iterator[str]:
 
 
 LISTEN = "127.0.0.1:10258"
-"""Where metrics, health and report are served unless something else is said."""
+"""Default address of metrics, health and report."""
 
 
 def add_options(command: argparse.ArgumentParser) -> None:

@@ -44,7 +44,7 @@ class _Target(WireObject, frozen=True):
 class _Spec(WireObject, frozen=True):
     target: _Target = _Target()
     requester: str = ""
-    """Of an EvictionRequest; an Eviction has several, in its status."""
+    """Requester of an EvictionRequest; an Eviction has several, in its status."""
     intent: str = ""
 
 

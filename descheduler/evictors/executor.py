@@ -73,7 +73,7 @@ _SHORTEST_SECONDS = 0.1
 _STOP_SECONDS = 30.0
 
 Rules = Mapping[str, MigrationControllerArgs]
-"""By profile."""
+"""Arguments by profile."""
 
 
 class PlanExecutor:
@@ -102,7 +102,7 @@ class PlanExecutor:
         self._thread: Worker | None = None
         self._requests: Requests = {}
         self._no_requests: ApiError | ApiUnreachable | None = None
-        """Why EvictionRequests cannot be read."""
+        """Error for which EvictionRequests cannot be read."""
         self._follow(rules)
 
     def __call__(self, plan: EvictionPlan) -> tuple[Attempt, ...]:

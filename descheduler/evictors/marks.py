@@ -82,7 +82,8 @@ def _write(api: Api, name: str, mark: str | None, tell: Tell, what: str, **chang
 COST_MARK = "descheduler.koordlite.io/deletion-cost"
 """Annotation with the cost that we wrote."""
 _MOST_FAILURES = 20
-"""After so many refusals the rest waits for the next cycle: the right to patch pods is missing, or the server is."""
+"""Number of refusals after which the rest waits for the next cycle: the right to patch pods is missing, or the server
+is."""
 
 
 def write_costs(plan: EvictionPlan, api: Api, tell: Tell, *, stopped: Callable[[], bool] = lambda: False) -> None:

@@ -24,7 +24,7 @@ _COST_NEVER = 2**31 - 1
 Guard = Callable[[PodView, View, Args], str]
 """Says why the pod stays; empty when it has no objection."""
 Protection = tuple[Callable[[Args], bool], Guard]
-"""With which arguments it is asked, and what it says then."""
+"""Condition on the arguments, and guard that is asked under it."""
 
 
 def late_refusals(pod: PodView, view: View, args: Args) -> tuple[Refusal, ...]:

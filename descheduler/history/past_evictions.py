@@ -28,7 +28,7 @@ from koordlite.model.errors import InputError, KoordliteError, Problem
 REQUEST_ONLY = "descheduler.alpha.kubernetes.io/request-evict-only"
 IN_PROGRESS = "descheduler.alpha.kubernetes.io/eviction-in-progress"
 TRIGGERED = "Eviction triggered evacuation"
-"""What the API's refusal says when it started an eviction in the background."""
+"""Words in the API's refusal when it started an eviction in the background."""
 FORGET_SECONDS = 600.0
 """A request that nobody took up for so long is forgotten, and may be made again."""
 
@@ -60,7 +60,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 Requests = Mapping[str, Request]
-"""By pod uid."""
+"""Requests by pod uid."""
 
 
 def follow(before: Requests, view: View, now: float) -> tuple[Requests, tuple[Ended, ...]]:
@@ -116,16 +116,16 @@ LOAD_DRIVEN = ("LowNodeUtilization", "HighNodeUtilization", "LowNodeLoad", "Frag
 """Plugins whose findings come and go with the load: what they find again does not prolong the time an owner is left
 alone."""
 OUTSTANDING_SECONDS = 600.0
-"""So long after an eviction a pod of the owner that waits for a node counts as the successor on its way."""
+"""Time after an eviction for which a pod of the owner that waits for a node counts as the successor."""
 CLOCKS_SECONDS = 5.0
-"""So much earlier than an eviction its successor may seem to start: ages are in whole seconds, and the clock of this
+"""Time by which a successor may seem to start before the eviction: ages are in whole seconds, and the clock of this
 machine, by which evictions are remembered, may be ahead of the server's."""
 MOST_OWNERS = 2000
 """More are forgotten, those first that were not seen for longest: a ConfigMap holds one MiB."""
 MOST_MOVES = 10
-"""Of one owner's moves the latest are kept one by one."""
+"""Number of one owner's latest moves that are kept one by one."""
 MOST_INTENTS = 1000
-"""Of one cycle's evictions so many are kept before they are asked for, the first ones: they have to fit beside the
+"""Number of one cycle's evictions, the first ones, that are kept before they are requested: they have to fit beside the
 history."""
 
 
@@ -153,9 +153,9 @@ class Past(msgspec.Struct, frozen=True):
     """The past of one owner."""
 
     seen: float
-    """When something was last found with it."""
+    """Time of its last finding."""
     rounds: dict[str, tuple[Round, ...]] = {}
-    """By plugin."""
+    """Rounds by plugin."""
     moves: tuple[Move, ...] = ()
     """The latest, oldest first."""
 
@@ -167,11 +167,11 @@ class Intent(msgspec.Struct, frozen=True):
     owner: str
     move: Move
     rounds: dict[str, int] = {}
-    """By plugin: in how many rounds the owner was moved before."""
+    """Number of earlier rounds that moved the owner, by plugin."""
 
 
 History = Mapping[str, Past]
-"""By owner, `Kind/namespace/name`."""
+"""Past evictions by owner, `Kind/namespace/name`."""
 
 
 def generation(pod: PodView, plugin: str, past: Past | None) -> int:
@@ -326,7 +326,7 @@ class CycleMemory:
         self._loaded = store is None
         self._damaged = False
         self.problems: tuple[Problem, ...] = ()
-        """What is wrong with the store; what is known in this process holds meanwhile."""
+        """Mistakes of the store; the history in this process holds meanwhile."""
 
     @property
     def history(self) -> History:
@@ -340,8 +340,8 @@ class CycleMemory:
         return None if self._single else self._memory.sightings
 
     def begin(self, view: View, *, leads: bool) -> None:
-        """Before a cycle. Who begins to lead reads what the leader before has kept. Of evictions whose cycle did not
-        end the picture shows which were carried out.
+        """Begin a cycle. A new leader reads the history of the one before. The picture shows which evictions of an
+        interrupted cycle were carried out.
 
         Other errors than a damaged store are raised: to go on would be to forget every loop.
         """
@@ -359,8 +359,8 @@ class CycleMemory:
             self._memory = StoredMemory(history, self._memory.sightings)
 
     def intend(self, plan: EvictionPlan, *, keep: bool) -> None:
-        """Before the first eviction of a cycle: keep what is about to be done, should there be nobody to say what was
-        done. `keep`: see `end`."""
+        """Keep the intended evictions of a cycle before the first of them, in case the process does not live to report
+        them. `keep`: see `end`."""
         pending = intents(self._memory.history, plan) if keep else ()
         if pending:
             self._memory = msgspec.structs.replace(self._memory, pending=pending)
@@ -368,7 +368,7 @@ class CycleMemory:
             self._save(_worth_keeping(msgspec.structs.replace(self._memory, sightings=counts), plan))
 
     def end(self, plan: EvictionPlan, attempts: Iterable[Attempt], loops: Loops, *, keep: bool) -> None:
-        """After a cycle. `keep`: evictions were real, and this process leads; a damaged store is never written over."""
+        """End a cycle. `keep`: evictions were real, and this process leads; a damaged store is never written over."""
         history = after(self._memory.history, plan, attempts, loops) if keep else self._memory.history
         self._memory = StoredMemory(history, count_sightings(self._memory.sightings, plan))
         if keep:

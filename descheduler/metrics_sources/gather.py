@@ -74,9 +74,9 @@ def _part(text: str) -> float | None:
 NODES = "/apis/metrics.k8s.io/v1beta1/nodes"
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
 SERVICE_ACCOUNT = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where the token and the certificates of a pod's own service account lie."""
+"""Folder of the token and the certificates of a pod's own service account."""
 TOKEN_KEY = "prometheusAuthToken"
-"""Where in a Secret the token for Prometheus is. Source: upstream."""
+"""Key of the token for Prometheus in a Secret. Source: upstream."""
 _NOT_CONFIGURED = "no provider of this source is configured: add it to metricsProviders"
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ class Workload(msgspec.Struct, frozen=True):
     """A Deployment, StatefulSet or the like with its pods."""
 
     replicas: int
-    """As asked for, not as there are."""
+    """Replicas of the spec, not of the status."""
     pods: tuple[PodView, ...] = ()
 
 
@@ -35,7 +35,7 @@ class Traffic(msgspec.Struct):
     """Pods that are on the move, by what limits count. Grows while jobs are made or let through."""
 
     uids: dict[str, str] = msgspec.field(default_factory=dict)
-    """Where the jobs stand that have not ended, by uid of the pod."""
+    """State of the jobs that have not ended, by uid of the pod."""
     keys: dict[str, str] = msgspec.field(default_factory=dict)
     """The same by `namespace/name`."""
     moving: dict[str, PodView] = msgspec.field(default_factory=dict)
@@ -181,7 +181,7 @@ def expected_replicas(pod: PodView, _traffic: Traffic, workload: Workload | None
 _NOTHING_MOVES = Traffic()
 _PERMANENT: dict[str, Guard] = {"SchedulerIgnoresReservations": scheduler, "TooFewReplicas": expected_replicas}
 _OVERRULED = frozenset(("TooFewReplicas",))
-"""Not asked of a pod with the evict annotation."""
+"""Rules that are not asked about a pod with the evict annotation."""
 _PASSING: dict[str, Guard] = {
     "MaxMigratingGlobally": globally,
     "MaxMigratingPerNode": per_node,
@@ -285,7 +285,8 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 def sort_waiting(waiting: Iterable[Waiting], begun: Mapping[str, int]) -> list[Waiting]:
-    """In the order in which they are asked. `begun`: jobs under way by the uid of their pods' controller.
+    """Sort waiting jobs into the order in which they are judged. `begun`: jobs under way by the uid of their pods'
+    controller.
 
     Four sorts one after the other, each keeping the order of the one before where it sees no difference; so the last
     one counts most.

@@ -45,14 +45,14 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     bound_pod: wire.PodObject | None = None
     """The pod that took the reservation."""
     others: Literal["", "wait", "lost"] = ""
-    """Of the pods that must have a place before this one goes, or have to go before this one, which waits: some are not
-    that far yet, or will never be."""
+    """State of the pods that must have a place before this one goes, or have to go before it: `wait` for some of them,
+    or `lost`, which never will."""
     limited: str = ""
-    """Why no pod of its workload or namespace may go yet; empty when one may."""
+    """Reason why no pod of its workload or namespace may go yet; empty when one may."""
     turn_seconds: float = 0.0
-    """When the next eviction may be asked for at all."""
+    """Time of the next eviction at the earliest."""
     default_mode: str = "ReservationFirst"
-    """Of jobs without a mode."""
+    """Mode of jobs without one."""
     drop_claims: bool = False
     """Reserve no volumes."""
 
@@ -70,7 +70,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     again_seconds: float = 0.0
     """Rest until the next step, unless the job is changed meanwhile; 0: take it in the next round."""
     error: str = ""
-    """What is wrong with the job itself, for the log."""
+    """Mistake of the job itself, for the log."""
 
 
 Stage = Callable[[MigrationJob, ClusterState], "MigrationJob | Step"]

@@ -30,7 +30,7 @@ class ReservedCPUs(msgspec.Struct, frozen=True):
     """CPUs of a node that are kept for something else, by who keeps them."""
 
     koordinator: CPUSet | None = EMPTY
-    """Of the node reservation; None when only a quantity is known, and so not which CPUs."""
+    """CPUs of the node reservation; None where it is only a quantity."""
     source: str = "none"
     """`report` (the agent's resolved list), `annotation` (the list on the node), `computed` (from a quantity and the
     topology), `quantity`, `unreadable` or `none`."""
@@ -64,7 +64,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     zone_totals: Mapping[int, Mapping[str, Quantity]] = msgspec.field(default_factory=dict)
     """Allocatable amounts by NUMA node, as reported: what an empty node could give; only under `restricted`."""
     distances: Mapping[int, Mapping[int, int]] = msgspec.field(default_factory=dict)
-    """By NUMA node, then by the other one: the distance, 10 for itself; empty when it is not reported."""
+    """Distances from a NUMA node to each other one, 10 to itself; empty when they are not reported."""
     be_pool: CPUSet = EMPTY
     """CPUs that best-effort pods may share, as reported."""
     topology_policy: str = ""
@@ -87,7 +87,7 @@ class NodeView(Once, NodeReport, frozen=True, dict=True):
     """Pods bound to it that have Succeeded or Failed, by namespace and name."""
     reserved: ReservedCPUs = NOTHING_RESERVED
     reservation: Reservation | None = None
-    """As written on the node."""
+    """Reservation as written on the node."""
     placement_at: float | None = None
     """Time of the agent's look at the placement, in seconds since the epoch; None when there is none, minus infinity
     when the time cannot be read."""
@@ -222,7 +222,7 @@ class View(msgspec.Struct, frozen=True, dict=True):
     time_source: str
     """Source of `time`, in words."""
     nodes: Mapping[str, NodeView]
-    """By name, in the order of names."""
+    """Nodes by name, in the order of names."""
     groups: tuple[SpecGroup, ...] = ()
     """The pods of `pods()` by what they share, in the order of their first pods."""
     by_uid: Mapping[str, PodView] = msgspec.field(default_factory=dict)
@@ -241,7 +241,7 @@ class View(msgspec.Struct, frozen=True, dict=True):
     moving: Mapping[str, str] = msgspec.field(default_factory=dict)
     """State of migration jobs that have not ended, by uid of their pods."""
     usage: Mapping[str, Usage] = msgspec.field(default_factory=dict)
-    """By source: `KubernetesMetrics`, `NodeMetric` (of koordlet), or `Prometheus:` and the query."""
+    """Usage by source: `KubernetesMetrics`, `NodeMetric` (of koordlet), or `Prometheus:` and the query."""
     replicas: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Pods by owner uid, in any phase and on any node."""
     problems: tuple[Problem, ...] = ()

@@ -90,14 +90,14 @@ class SpecGroup:
 
     @property
     def templates(self) -> Sequence[Template]:
-        """In the order of their first pods."""
+        """Groups or templates in the order of their first pods."""
         if len(self._templates) == 1:
             return self._templates
         return self.once("templates", lambda: sorted(self._templates, key=lambda one: place(one.first)))
 
     @property
     def pods(self) -> Sequence[PodView]:
-        """In the order of the picture."""
+        """Pods in the order of the picture."""
         if self._pods is None:
             self._pods = pods_of(self._templates)
         return self._pods
@@ -200,7 +200,7 @@ def _recount(counts: Mapping[K, int], removed: Iterable[K], added: Iterable[K]) 
 
 
 Groups = Mapping[SpecKey, SpecGroup]
-"""In the order of their first pods."""
+"""Groups or templates in the order of their first pods."""
 
 
 def grouped(added: Iterable[PodView], removed: Iterable[PodView] = (), before: Groups | None = None) -> Groups:

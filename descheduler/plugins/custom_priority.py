@@ -21,7 +21,7 @@ NAME = "CustomPriority"
 POINT = "balance"
 READS = ()
 MISSES = 5
-"""After so many pods in a row that fit nowhere, the rest of the node is not asked: they are larger."""
+"""Number of pods in a row that fit nowhere, after which the rest of the node is not tried: they are larger."""
 
 _PLACED = ("cpu", "memory")
 
@@ -31,7 +31,7 @@ class NodeLevel:
     """Nodes that are given up together."""
 
     name: str = ""
-    """What the level is called in reports."""
+    """Name of the level in reports."""
     node_selector: LabelSelector | None = None
     """Its nodes; a node belongs to the first level that selects it. Required."""
 
@@ -51,7 +51,7 @@ class Config(MovingPods):
     mode: Literal["BestEffort", "DrainNode"] = "BestEffort"
     """BestEffort: every pod that fits leaves. DrainNode: a node's pods leave only if all of them fit together."""
     auto_cordon: bool = False
-    """With DrainNode: cordon a node before its pods go. It is opened again when none of them went."""
+    """Cordon a node before its pods go, with DrainNode. It is opened again when none of them went."""
     node_fit: bool = True
     """Ask whether a pod would fit at all, not only whether CPU and memory are free (in BestEffort: nothing is asked
     without it)."""

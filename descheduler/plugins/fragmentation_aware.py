@@ -38,7 +38,7 @@ class Config(MovingPods):
     node_fit: bool = True
     """Only a pod that fits on another of the nodes leaves."""
     resources: tuple[str, ...] = dataclasses.field(default=_USUAL, metadata={"check": _unique})
-    """What is to be used evenly; empty: cpu and memory."""
+    """Resources that are to be used evenly; empty: cpu and memory."""
     imbalance_threshold: float = bounded(0.15, ge=0)
     """A node whose imbalance is above this is judged: standard deviation of the requested parts, 0 to 0.5."""
     min_improvement_threshold: float = bounded(0.02, ge=0)

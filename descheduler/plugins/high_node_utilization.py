@@ -32,7 +32,7 @@ class Config:
     eviction_modes: tuple[Literal["OnlyThresholdingResources"], ...] = ()
     """OnlyThresholdingResources: only pods that request a resource which has a threshold leave."""
     evictable_namespaces: Namespaces = ANY_NAMESPACE
-    """Whose pods may leave; those of the others still count as use."""
+    """Namespaces whose pods may leave; pods of the others still count as use."""
 
     def __post_init__(self) -> None:
         args.check_configured(self.thresholds)

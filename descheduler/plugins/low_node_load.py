@@ -58,8 +58,8 @@ def _selects(pool: Pool, node: NodeView) -> bool:
 
 
 Watches = Mapping[tuple[str, str], tuple[float, Watch]]
-"""When a node was last looked at, and what was found: by what was compared (all pods or prod pods, of which
-pool), and name of the node."""
+"""Time and result of the last look at a node: by what was compared (all pods or prod pods, of which pool), and name of
+the node."""
 
 
 class _Memory(msgspec.Struct):

@@ -32,9 +32,9 @@ class Config:
     number_of_nodes: int = bounded(0, ge=0)
     """Do nothing while this many nodes or fewer are underutilized."""
     metrics_utilization: args.MetricsUtilization | None = None
-    """Where use is measured; null: requests are added up."""
+    """Source of measured use; null: requests are added up."""
     evictable_namespaces: Namespaces = ANY_NAMESPACE
-    """Whose pods may leave; those of the others still count as use."""
+    """Namespaces whose pods may leave; pods of the others still count as use."""
     eviction_limits: args.EvictionLimits = args.NO_LIMITS
     """Maximum number of pods that one run may take."""
 

@@ -46,8 +46,8 @@ class Config:
     min_pod_age: str = duration_text("5m")
     """Younger pods are found but kept: what was assigned to them may not have reached the node yet."""
     min_sightings: int = bounded(3, ge=1)
-    """In how many pictures in a row a pod must be seen so before it is evicted. A plan that is made once, from files or
-    by hand, has only one and does not ask."""
+    """Number of pictures in a row that must show a pod so before it is evicted. A plan that is made once, from files or
+    by hand, has only one and does not ask for more."""
 
 
 def judge(view: View, config: Config, handle: Handle) -> Conversation:

@@ -62,7 +62,7 @@ class ConditionFilter:
     reason: str = ""
     """Such as `PodCompleted`; empty: any."""
     min_time_since_last_transition_seconds: int | None = bounded(None, ge=0)
-    """For how long at least it has been so; null: does not matter."""
+    """Least time for which it has been so; null: does not matter."""
 
     def __post_init__(self) -> None:
         if not (self.type or self.status or self.reason or self.min_time_since_last_transition_seconds is not None):
@@ -148,7 +148,7 @@ def numbers(pod: PodView, view: View, config: Config, _handle: Handle) -> str:
 
 
 _ZONE = len("2026-01-01T00:00:00")
-"""Where `Z` is the rest of a time as the API server writes it."""
+"""Position from which on `Z` is the rest of a time as the API server writes it."""
 
 
 def _oldest(node: NodeView) -> str:

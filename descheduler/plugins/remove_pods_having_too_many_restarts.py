@@ -25,8 +25,7 @@ class Config(PodChoice):
     """Arguments of `RemovePodsHavingTooManyRestarts`."""
 
     pod_restart_threshold: int = 0
-    """From how many restarts on, all containers of the pod together and since it was made. Must be given, at least
-    1."""
+    """Least number of restarts of all containers of the pod together since it was made. Must be given, at least 1."""
     including_init_containers: bool = False
     """Include init containers."""
     states: tuple[Literal["Running", "CrashLoopBackOff"], ...] = ()

@@ -115,7 +115,7 @@ class Conflicts:
         self._by_term: dict[bytes, _Selected] = {}
         self._of_specs: dict[SpecKey, list[tuple[objects.PodAffinityTerm, _Selected]]] = {}
         self._memberships: dict[str, list[dict[str, PodView]]] = defaultdict(list)
-        """Where each pod stands in `_by_term`, by uid."""
+        """Groups of `_by_term` that hold each pod, by uid."""
         self._removed: set[str] = set()
 
     def of(self, pod: PodView) -> Conflict | None:

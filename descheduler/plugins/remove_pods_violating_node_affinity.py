@@ -32,7 +32,7 @@ class Config(PodChoice):
     """Arguments of `RemovePodsViolatingNodeAffinity`."""
 
     node_affinity_type: tuple[AffinityType, ...] = ()
-    """What is judged: the affinity that is required, that is preferred, or both. Must be given."""
+    """Kinds of affinity that are judged: required, preferred, or both. Must be given."""
     including_node_selector: bool = False
     """Judge what is required of pods with a plain nodeSelector too, not only of those with a node affinity. Not in
     upstream."""

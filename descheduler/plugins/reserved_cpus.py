@@ -47,8 +47,8 @@ class Config:
     min_pod_age: str = duration_text("5m")
     """Younger pods are found but kept: what was assigned to them may not have reached the node yet."""
     min_sightings: int = bounded(3, ge=1)
-    """In how many pictures in a row a pod must be seen there before it is evicted. A plan that is made once, from files
-    or by hand, has only one and does not ask."""
+    """Number of pictures in a row that must show a pod there before it is evicted. A plan that is made once, from files
+    or by hand, has only one and does not ask for more."""
     by_quantity: bool = True
     """Find also nodes whose pods request more than is left beside the reservation, and the fewest pods to move."""
 
@@ -190,7 +190,7 @@ _UNKNOWN = {
     False: "the reservation is a quantity and no agent has published which CPUs it became: "
     "it is unknown which CPUs are kept, no pod is evicted for it",
 }
-"""Where the reservation is unreadable, and where it is no list of CPUs."""
+"""Words for a reservation that is unreadable, and for one that is no list of CPUs."""
 
 
 def excess(node: NodeView) -> dict[str, int]:

@@ -42,7 +42,7 @@ class Config(MovingPods):
     strategy: Literal["CalculateOnly", "EvictDirectly"] = "CalculateOnly"
     """CalculateOnly: write the order as `controller.kubernetes.io/pod-deletion-cost`. EvictDirectly: evict."""
     max_pods_to_evict: int | None = bounded(None, ge=0)
-    """With EvictDirectly: so many pods at most in one cycle; null or 0: no limit of its own."""
+    """Maximum number of pods in one cycle with EvictDirectly; null or 0: no limit of its own."""
     resources: tuple[str, ...] = ()
     """Accepted and not read, as in Koordinator: `resourceWeights` says which resources count."""
     resource_weights: Mapping[str, float] = dataclasses.field(

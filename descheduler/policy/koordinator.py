@@ -16,7 +16,7 @@ from koordlite.model.settings import bounded, duration_text
 
 PROFILE = "koord-descheduler"
 _PORT = 10251
-"""Where koord-descheduler serves health and metrics."""
+"""Port on which koord-descheduler serves health and metrics."""
 _EVICTORS: Any = Literal["MigrationController", "DefaultEvictor"]
 
 
@@ -27,7 +27,7 @@ class LeaderElection:
     leader_elect: bool = True
     """Take part."""
     lease_duration: str = duration_text("15s")
-    """After so long without a sign of life another copy takes over."""
+    """Time without a sign of life after which another copy takes over."""
     renew_deadline: str = duration_text("10s")
     """The leader gives up when it could not renew for so long."""
     retry_period: str = duration_text("2s")
@@ -91,9 +91,9 @@ class PluginSets(JudgingPlugins):
     """The plugins of a profile by the point at which they work."""
 
     evict: EvictPlugins = EvictPlugins()
-    """What carries evictions out."""
+    """Plugin that carries evictions out."""
     filter: FilterPlugins = FilterPlugins()
-    """What protects pods."""
+    """Plugins that protect pods."""
     preevictionfilter: FilterPlugins = FilterPlugins()
     """Accepted for upstream's sake: in Koordinator every filter is asked last as well."""
 
@@ -176,7 +176,7 @@ class Configuration:
     enable_contention_profiling: bool = True
     """Without effect: there is no profiling over HTTP."""
     healthz_bind_address: str = _address()
-    """Where health, metrics and report are served unless an option says; empty: where `--listen` does by default."""
+    """Address of health, metrics and report unless an option says; empty: the default of `--listen`."""
     metrics_bind_address: str = _address()
     """The same, for a second address."""
     descheduling_interval: str = duration_text("0")
@@ -192,7 +192,7 @@ class Configuration:
     max_no_of_pods_to_evict_per_namespace: int | None = limit()
     """Maximum number of evictions of one cycle in one namespace; null: no limit."""
     profiles: tuple[ProfileConfiguration, ...] = (ProfileConfiguration(name=PROFILE),)
-    """What is judged. Profiles work one after the other on the same picture."""
+    """Rules by profile. Profiles work one after the other on the same picture."""
 
     def __post_init__(self) -> None:
         names = [profile.name or (PROFILE if len(self.profiles) == 1 else "") for profile in self.profiles if profile]

@@ -45,7 +45,8 @@ __all__ = ["Configuration", "PluginConfig", "Policy", "PolicyDocument", "default
 PolicyDocument = Policy | Configuration
 """Either kind of file."""
 ON_BY_DEFAULT = ("NUMAAlignment", "ReservedCPUs", "TopologyAffinityErrors")
-"""What judges without a policy file: rules that a cluster breaks only by mistake, whatever its operator prefers."""
+"""Plugins that judge without a policy file: rules that a cluster breaks only by mistake, whatever its operator
+prefers."""
 
 
 _FEW = "the requests of a cycle are few, and the API server paces them"

@@ -88,7 +88,7 @@ class DeschedulePlugins:
     """Plugins that name pods."""
 
     enabled: tuple[str, ...] = enabled(_names("deschedule"))
-    """By name, in the order in which they judge."""
+    """Names in the order in which they judge."""
     disabled: tuple[str, ...] = ()
     """Without effect: nothing is enabled that is not listed."""
 
@@ -98,7 +98,7 @@ class BalancePlugins:
     """Plugins that even out nodes; they work when all of `deschedule` are done."""
 
     enabled: tuple[str, ...] = enabled(_names("balance"))
-    """By name, in the order in which they judge."""
+    """Names in the order in which they judge."""
     disabled: tuple[str, ...] = ()
     """Without effect: nothing is enabled that is not listed."""
 
@@ -108,7 +108,7 @@ class FilterPlugins:
     """Plugins that protect pods; DefaultEvictor always does, listed or not."""
 
     enabled: tuple[str, ...] = enabled(Literal["DefaultEvictor"])
-    """By name."""
+    """Names of evictors."""
     disabled: tuple[str, ...] = ()
     """Without effect: DefaultEvictor stays."""
 
@@ -230,7 +230,7 @@ class PrometheusProvider:
     """A Prometheus server."""
 
     url: str = dataclasses.field(default="", metadata={"check": prometheus.check_url})
-    """Where it answers, like `https://prometheus.monitoring:9090`."""
+    """Address, like `https://prometheus.monitoring:9090`."""
     auth_token: AuthToken | None = None
     """null: the token of the pod's service account."""
 
@@ -246,7 +246,7 @@ class MetricsProvider:
     source: Literal["KubernetesMetrics", "Prometheus"] = "KubernetesMetrics"
     """The metrics server, or Prometheus."""
     prometheus: PrometheusProvider | None = None
-    """For the source Prometheus."""
+    """Settings of the source Prometheus."""
 
     def __post_init__(self) -> None:
         if (self.source == "Prometheus") != (self.prometheus is not None):
@@ -280,27 +280,27 @@ class Policy:
     windows: tuple[Window, ...] = ()
     """Times in which pods may be evicted; plans are made and reported at all times. Empty: always. Not in upstream."""
     schedule: str = ""
-    """When `descheduler run` begins a cycle, as a cron expression like `0 3 * * 1-5`, in place of an interval. A start
-    that was missed is made up for once. Not in upstream."""
+    """Schedule of `descheduler run` as a cron expression like `0 3 * * 1-5`, in place of an interval. A start that was
+    missed is made up for once. Not in upstream."""
     time_zone: str = dataclasses.field(default="UTC", metadata={"check": pacing.zone})
     """Time zone of the schedule: a name in the tz database, like `Europe/Berlin`. Not in upstream."""
     loops: Loops = LOOPS
-    """When to stop moving pods that come back wrong. Not in upstream."""
+    """Limits of moving pods that come back wrong. Not in upstream."""
     fit: Literal["plan", "snapshot"] = "plan"
-    """What `nodeFit` counts on. plan: nodes as the evictions before leave them. snapshot: nodes as they were when the
-    cycle began, so that many pods may count on one free place; upstream does so. Not in upstream."""
+    """State of the nodes that `nodeFit` counts on. plan: nodes as the evictions before leave them. snapshot: nodes as
+    they were when the cycle began, so that many pods may count on one free place; upstream does so. Not in upstream."""
     grace_period_seconds: int | None = limit()
     """Time that evicted pods get to stop; null: what the pod says."""
     eviction_requests: EvictionRequests = NOT_ASKED
-    """Whether pods are asked before they are evicted. Not in upstream."""
+    """Requests to pods before they are evicted. Not in upstream."""
     eviction_failure_event_notification: bool = False
     """Write an Event when an eviction fails. A dry run evicts nothing, and so never does."""
     metrics_collector: MetricsCollector = MetricsCollector()
     """Deprecated upstream: see metricsProviders."""
     metrics_providers: tuple[MetricsProvider, ...] = ()
-    """Where measured usage comes from, each source once."""
+    """Sources of measured usage, each once."""
     profiles: tuple[ProfilePolicy, ...] = ()
-    """What is judged. Profiles work one after the other on the same picture."""
+    """Rules by profile. Profiles work one after the other on the same picture."""
 
     def __post_init__(self) -> None:
         if self.schedule:

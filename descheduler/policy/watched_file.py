@@ -35,11 +35,11 @@ class PolicyFile:
         self._path = path
         self._copy = pathlib.Path(folder, KEPT) if folder and path else None
         self.notices: list[Problem] = []
-        """What is no mistake in the policy that holds, but worth checking."""
+        """Parts of the policy that are no mistakes, but worth checking."""
         self.problems: tuple[Problem, ...] = ()
-        """Why the file as it is does not hold; empty when it does."""
+        """Reasons why the present file does not hold; empty when it does."""
         self._text: str | None = None
-        """What was read last; None when it could not be read."""
+        """Text at the last reading; None when it could not be read."""
         self.document: PolicyDocument = self._first()
         """The policy that holds."""
 

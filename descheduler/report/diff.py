@@ -58,11 +58,11 @@ class Difference(msgspec.Struct, frozen=True):
     since: str
     """Time of the earlier one; empty when there is none to compare with."""
     rows: tuple[Row, ...] = ()
-    """By kind of change, then in the order of the plans."""
+    """Rows by kind of change, then in the order of the plans."""
     same: int = 0
     """Pods with the same answer."""
     why_not: str = ""
-    """Why the earlier report could not be compared with."""
+    """Reason why the earlier report could not be compared with."""
 
 
 def read(data: bytes) -> Earlier:

@@ -24,7 +24,7 @@ Object = dict[str, Any]
 PLACES = 3
 """Maximum number of listed nodes that a pod would fit on."""
 MANY_NODES = 200
-"""In a cluster of more nodes, of the places of a pod that goes only its target is reported."""
+"""Number of nodes beyond which only the target of a leaving pod is reported, and no other place."""
 REQUESTS = 1000
 """Maximum number of listed requests that a dry run would send."""
 _write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -134,7 +134,7 @@ class _Common(msgspec.Struct):
 
 
 def _common(plan: EvictionPlan) -> Mapping[tuple[str, str], _Common]:
-    """By plugin and reason."""
+    """Common words by plugin and reason."""
     by_reason: dict[tuple[str, str], _Common] = {}
     for finding in (finding for outcome in plan.outcomes for finding in outcome.findings):
         common = by_reason.get((finding.plugin, finding.reason))
@@ -170,7 +170,7 @@ class _Outcomes:
         self._numbers: dict[tuple[str, Group], int] = {}
 
     def common_words(self, plugin: str) -> Object:
-        """By reason, what `of` leaves out of the plugin's findings because all of them say it."""
+        """Words of each reason that `of` leaves out of the plugin's findings, because all of them say it."""
         own = {reason: same for (name, reason), same in sorted(self._common.items()) if name == plugin}
         cures = {reason: same.cure for reason, same in own.items() if same.cure}
         return {"cures": cures, "evidence": {reason: same.evidence for reason, same in own.items() if same.evidence}}

@@ -87,7 +87,7 @@ class _Moves:
         self.leave: dict[str, list[Outcome]] = defaultdict(list)
         self.come: dict[str, list[Outcome]] = defaultdict(list)
         self.wrong: dict[str, list[Outcome]] = defaultdict(list)
-        """With containers whose place is known."""
+        """Outcomes with containers whose place is known."""
         for outcome in plan.evict:
             self.leave[outcome.pod.node].append(outcome)
             self.come[outcome.target].append(outcome)
@@ -213,7 +213,8 @@ def _zones(change: NodeChange) -> Markup:
 
 _RESULT_TONES = {"Evicted": "good", "InBackground": "good", "Requested": "good", "JobCreated": "good", "WouldEvict": ""}
 PODS_SHOWN = 200
-"""Of each kind of answer; a page of thousands is slow and nobody reads it. The search finds the others."""
+"""Number of pods shown for each kind of answer; a page of thousands is slow and nobody reads it. The search finds the
+others."""
 PACKED_BYTES = 600_000
 """Maximum that one list of packed lines adds to the page: about 30,000 pods."""
 _OPEN = 20

@@ -211,7 +211,7 @@ _BOX = "display:inline-block;min-width:5.5em;padding:2px 8px;border-radius:4px;t
 
 
 def _shade(part: float | None) -> str:
-    """In steps, so that a page of thousands of cells has a handful of styles."""
+    """Shade in steps, so that a page of thousands of cells has a handful of styles."""
     percent = 0 if part is None else round(part * _STEPS) * 8
     return f"background:color-mix(in srgb, var(--be) {percent}%, var(--mark))"
 

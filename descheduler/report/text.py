@@ -168,7 +168,7 @@ class Fact(msgspec.Struct, frozen=True):
     word: str = ""
     """The reason that the text begins with, if it does."""
     tone: str = ""
-    """Of the word: `bad`, `warn` or nothing."""
+    """Tone of the word: `bad`, `warn` or nothing."""
 
 
 TONES = {"hard": "bad", "fixable": "warn", "exposed": ""}

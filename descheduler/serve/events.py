@@ -15,7 +15,7 @@ from koordlite.kube.publish.events import Event
 from koordlite.model.wire.reservation import ObjectReference
 
 CONTROLLER = "sigs.k8s.io.descheduler"
-"""What upstream calls itself in events."""
+"""Name of upstream in its events."""
 
 
 def events(result: CycleResult) -> Iterator[Event]:

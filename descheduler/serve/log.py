@@ -15,7 +15,7 @@ Line = dict[str, object]
 
 
 class CycleLog:
-    """Tells rounds to the log. What stays the same from one cycle to the next is reported once, then at debug level."""
+    """Log of cycles. What stays the same from one cycle to the next is reported once, then at debug level."""
 
     def __init__(self) -> None:
         self._last: Mapping[str, Line] = {}
@@ -43,7 +43,7 @@ class CycleLog:
 
 
 class JobLog:
-    """Tells the progress of migration jobs to the log; what a job says again and again is reported once."""
+    """Log of migration jobs; what a job says again and again is reported once."""
 
     def __init__(self) -> None:
         self._last: dict[str, Progress] = {}

@@ -90,7 +90,7 @@ class CycleResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     setup: Setup
     leader: bool
-    """Whether this process was the leader when it decided."""
+    """True where this process was the leader when it decided."""
     dry_run: bool
     """Nothing was to be evicted: by choice, or because another process is the leader."""
     plan: EvictionPlan | None = None
@@ -99,21 +99,21 @@ class CycleResult(msgspec.Struct, frozen=True, kw_only=True):
     ended: tuple[Ended, ...] = ()
     """Evictions in the background that are over."""
     problems: tuple[Problem, ...] = ()
-    """Why the policy file as it is does not hold."""
+    """Reasons why the present policy file does not hold."""
     error: str = ""
-    """Why there is no plan."""
+    """Reason why there is no plan."""
     unreachable: bool = False
     """There is no plan because the source of pictures gave no answer."""
     faults: Faults = msgspec.field(default_factory=Faults)
     """Cycles that a fault of the descheduler itself has ended, this one or earlier ones of this run."""
     plugin_seconds: Mapping[tuple[str, str], float] = msgspec.field(default_factory=dict)
-    """By profile and plugin."""
+    """Duration by profile and plugin."""
 
 
 Tell = Callable[[CycleResult], None]
 RETRY_SECONDS = 5.0
-"""After a cycle that failed before anything was evicted, the next one comes so soon; after each further one that fails
-twice as late, until the interval is reached."""
+"""Time until the next cycle after one that failed before anything was evicted; doubled after each further failure, up
+to the interval."""
 
 LOOK_SECONDS = 60.0
 """While it waits for the schedule it looks at the clock this often."""
@@ -147,9 +147,10 @@ class Loop:
         self._scheduled = float("-inf")
         """The last start by the schedule, in seconds since the epoch."""
         self._due = True
-        """Whether the cycle may evict: by a schedule not the one at the start, nor one after a request to reload."""
+        """True where the cycle may evict: with a schedule neither the one at the start, nor one after a request to
+        reload."""
         self._acted = False
-        """Whether this cycle has begun to evict."""
+        """True where this cycle has begun to evict."""
         self._cycle_memory = memory or CycleMemory()
         self._memory: planner.Memory = {}
         self._background: Requests = {}

@@ -28,7 +28,7 @@ _RESULTS = {
     "JobCreated": "background",
     "WouldEvict": "dry-run",
 }
-"""What upstream calls them, and `dry-run`, which it cannot tell from a success. Everything else is an `error`."""
+"""Upstream's words for results, and `dry-run`, which it cannot tell from a success. Everything else is an `error`."""
 _NOT_ASKED = ("Deferred", "NotTried")
 """Neither evicted nor refused: limits of MigrationController, or the end of the run, came first."""
 _LABELS = ("result", "strategy", "profile", "namespace", "node")

@@ -26,7 +26,7 @@ class Cycle(msgspec.Struct, frozen=True):
 
     result: CycleResult
     pods: tuple[int, int, int, int]
-    """With findings, to evict, kept, and evicted or on their way."""
+    """Numbers of pods with findings, to evict, kept, and evicted or on their way."""
 
     @classmethod
     def of(cls, result: CycleResult) -> Cycle:

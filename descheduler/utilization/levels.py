@@ -90,7 +90,7 @@ METRIC = "MetricResource"
 """The one resource of a Prometheus query. The word is upstream's."""
 
 PodUse = Callable[[PodView], Amounts | None]
-"""What a pod takes along when it leaves; None when nobody knows."""
+"""Amounts that a pod takes along when it leaves; None when they are not known."""
 
 
 class Level(msgspec.Struct, eq=False):
@@ -136,7 +136,7 @@ class Measure(msgspec.Struct, frozen=True):
     counts_down: bool = True
     """False: nobody knows what a pod contributes, so no eviction changes the picture."""
     missing: str = ""
-    """Why nodes cannot be compared, as a sentence; empty when they can."""
+    """Reason why nodes cannot be compared, as a sentence; empty when they can."""
 
 
 def capacity(node: NodeView) -> Amounts:
@@ -210,20 +210,20 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     """A run over the nodes that have too much."""
 
     headroom: dict[str, int]
-    """What the destinations still take; shrinks as pods leave."""
+    """Amounts that the destinations still take; shrink as pods leave."""
     taints: Collection[tuple[objects.Taint, ...]]
     """Taints of each destination."""
     pod_use: PodUse
     counts_down: bool
-    """Whether an eviction changes the picture."""
+    """True where an eviction changes the picture."""
     too_full: Callable[[Level], bool]
-    """Whether more has to leave this node."""
+    """Tell whether more has to leave this node."""
     finding: Callable[[PodView, Level], Finding]
     namespace_allowed: Callable[[str], bool]
     candidate: Callable[[PodView], bool] = lambda pod: True
     most_per_node: int | None = None
     accepted: dict[tuple[objects.Toleration, ...], bool] = msgspec.field(default_factory=dict)
-    """Whether pods with these tolerations are let in anywhere."""
+    """Answers whether some node lets in pods with these tolerations."""
 
     def run(self, sources: Iterable[Level], handle: Handle) -> Generator[Finding | Note, Verdict | None, None]:
         """Name pods of each source until it has little enough; the answers say which of them go."""

@@ -40,7 +40,7 @@ class Use(msgspec.Struct, eq=False):
 
     @property
     def excess(self) -> dict[str, int]:
-        """By how much more than the high threshold is used, by resource."""
+        """Use beyond the high threshold, by resource."""
         return {name: self.used[name] - self.high[name] for name in above(self.used, self.high)}
 
 
@@ -190,12 +190,12 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     prod: bool
     targets: tuple[Load, ...]
     headroom: dict[str, int]
-    """What the targets still take."""
+    """Amounts that the targets still take."""
     weights: Mapping[str, int]
     node_fit: bool
     dry_run: bool
     leaving: Callable[[Iterable[PodView]], list[PodView]]
-    """Those of the pods that may leave."""
+    """Choose the pods that may leave."""
     booked: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
     """Use of the targets with what this pass sends there."""
     relieved: set[str] = msgspec.field(default_factory=set)
@@ -203,7 +203,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     refused: dict[object, set[str]] = msgspec.field(default_factory=dict)
     """Targets that do not take pods of a kind. They only get fuller while the pass lasts, so a refusal holds."""
     widest: dict[str, int] = msgspec.field(default_factory=dict)
-    """What the widest target took of each resource when it was last measured: no target takes more."""
+    """Largest room of a target for each resource when it was last measured: no target takes more."""
 
     def run(self, sources: list[Load], handle: Handle) -> Generator[Finding | Note, Verdict | None, None]:
         """Name pods of each source, the fullest first."""

@@ -25,9 +25,9 @@ class AnomalyCondition:
     timeout: str | None = dataclasses.field(default=None, metadata={"check": duration.seconds})
     """A node that counts as too full is observed again after this time; 1m unless given."""
     consecutive_abnormalities: int | None = bounded(None, ge=1)
-    """In how many cycles in a row it must be too full; 1: the first is enough; 5 unless given."""
+    """Number of cycles in a row in which it must be too full; 1: the first is enough; 5 by default."""
     consecutive_normalities: int | None = bounded(None, ge=1)
-    """After how many cycles in a row in which it is not, it no longer counts as too full; 3 unless given."""
+    """Number of cycles in a row in which it is not, after which it no longer counts as too full; 3 by default."""
 
     def over(self, above: AnomalyCondition) -> AnomalyCondition:
         """This condition with the counts that it leaves out taken from `above`; the timeout is its own."""
@@ -69,7 +69,7 @@ class Watch(msgspec.Struct, frozen=True):
     normal: int = 0
     """Sightings in a row that it was not."""
     since: float = 0.0
-    """When the state changed last, in seconds."""
+    """Time of the last change of the state, in seconds."""
 
 
 NEW = Watch()
@@ -114,7 +114,7 @@ class NodePool:
     """
 
     name: str = ""
-    """For people."""
+    """Name for people."""
     node_selector: LabelSelector | None = None
     """Selector of nodes, but those that a pool before relieves; null: all that are in no pool before."""
     use_deviation_thresholds: bool = False
@@ -191,7 +191,7 @@ class Config(MovingPods):
     anomaly_condition: AnomalyCondition = USUAL
     """Number of times a node must be found too full."""
     detector_cache_timeout: str = duration_text("5m")
-    """What was found of a node is forgotten after this time, unless it was in the cycle just before."""
+    """Time after which the state of a node is forgotten, unless it was in the cycle just before."""
     node_pools: tuple[NodePool, ...] = ()
     """Pools with thresholds of their own. They are judged before the thresholds of this level."""
 
