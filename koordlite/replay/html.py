@@ -29,7 +29,7 @@ def document(
     if isinstance(outcome, Verification):
         lead = page.badge("as recorded", "good") if outcome.same else page.badge(f"{outcome.wrong} differ", "bad")
         rows = [
-            (units.moment(m.wall), f"{m.strategy} {m.subject}", _decision(m.recorded), _decision(m.again))
+            (units.moment(m.wall), f"{m.strategy} {m.subject}", _decision(m.recorded), _decision(m.other))
             for m in outcome.mismatches
         ]
         empty = "every decision is the same as recorded"

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from koordlite.model.errors import Problem
-from koordlite.replay.compare import Comparison, Turn
-from koordlite.replay.verify import Mismatch, Verification
+from koordlite.replay.compare import Comparison
+from koordlite.replay.verify import Difference, Verification
 from koordlite.report.json.run_report import Object, decided, fields
 from koordlite.report.present import Figures
 
@@ -26,21 +26,21 @@ def document(outcome: Verification | Comparison, problems: Iterable[Problem] = (
     """A check or a comparison as plain values."""
     if isinstance(outcome, Verification):
         head = {"version": VERSION, "kind": "koordlite-replay-check", **fields(outcome), "same": outcome.same}
-        parts: Object = {"mismatches": [_pair(each, "recorded", "again") for each in outcome.mismatches]}
+        parts: Object = {"mismatches": [_difference(each, "again") for each in outcome.mismatches]}
     else:
         head = {"version": VERSION, "kind": "koordlite-replay", **fields(outcome)}
         parts = {
             "recorded": fields(outcome.recorded),
             "other": fields(outcome.other),
             "points": [{"recorded": _figures(each.recorded), "other": _figures(each.other)} for each in outcome.points],
-            "turns": [_pair(turn, "recorded", "other") for turn in outcome.turns],
+            "turns": [_difference(turn, "other") for turn in outcome.turns],
         }
     return {**head, **parts, "problems": [fields(problem) for problem in problems]}
 
 
-def _pair(both: Mismatch | Turn, *names: str) -> Object:
-    decisions = {name: getattr(both, name) for name in names}
-    return {**fields(both), **{name: each and decided(each) for name, each in decisions.items()}}
+def _difference(each: Difference, other: str) -> Object:
+    decisions = {"recorded": each.recorded and decided(each.recorded), other: each.other and decided(each.other)}
+    return {"wall": each.wall, "strategy": each.strategy, "subject": each.subject, **decisions}
 
 
 def _figures(numbers: Figures) -> Object:

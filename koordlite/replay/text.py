@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.replay.compare import Comparison, Side
-from koordlite.replay.verify import Verification
+from koordlite.replay.verify import Difference, Verification
 from koordlite.report import present, units
 from koordlite.report.sentence import sentence
 from koordlite.strategies import limiting
@@ -24,11 +23,6 @@ def text(outcome: Verification | Comparison, problems: Iterable[Problem] = ()) -
     return "".join(f"{line}\n" for line in (*lines, *(f"not read: {problem}" for problem in problems)))
 
 
-def decided(decision: Decision | None) -> str:
-    """A decision in one line."""
-    return "nothing" if decision is None else f"{decision.verdict} {decision.reason}: {sentence(decision)}"
-
-
 def seconds(amount: float) -> str:
     """CPU-seconds, in hours of one CPU where there are many."""
     return f"{amount:,.0f} CPU-s" if amount < 36_000 else f"{amount / 3600:,.1f} CPU-h"
@@ -39,13 +33,8 @@ def above(side: Side) -> str:
     return _from_to(side.seconds_above_threshold, side.seconds_above_threshold_most)
 
 
-def used(side: Side) -> str:
-    """CPU time of best effort; two numbers where it depends on what work would have used that was held down."""
-    return _from_to(side.be_cpu_seconds_least, side.be_cpu_seconds_most, seconds)
-
-
 def of_budget(side: Side) -> str:
-    """The same as a part of what the formula left best effort."""
+    """CPU time of best effort as a part of what the formula left it."""
     if not side.be_cpu_seconds_budget:
         return "–"
     percent = 100 / side.be_cpu_seconds_budget
@@ -59,11 +48,12 @@ def well_above(side: Side) -> str:
 
 
 def _from_to(low: float, high: float, show: Callable[[float], str] = units.span) -> str:
+    """Two numbers where they differ: by what work would have used that was held down."""
     return show(low) if high - low < 0.5 else f"{show(low)} to {show(high)}"
 
 
 FACTS: tuple[tuple[str, Callable[[Side], str]], ...] = (
-    ("BE used", used),
+    ("BE used", lambda side: _from_to(side.be_cpu_seconds_least, side.be_cpu_seconds_most, seconds)),
     ("of its budget by the formula", of_budget),
     ("BE was allowed", lambda side: seconds(side.be_cpu_seconds_allowed)),
     ("limit of BE, cores", lambda side: f"{units.cores(side.be_limit_min)} – {units.cores(side.be_limit_max)}"),
@@ -83,10 +73,7 @@ def _check(outcome: Verification) -> Iterator[str]:
         yield "every decision is the same as recorded"
         return
     yield f"{outcome.wrong} decisions differ from the record:"
-    for each in outcome.mismatches:
-        yield f"  {units.moment(each.wall)} {each.strategy} {each.subject}"
-        yield f"    recorded: {decided(each.recorded)}"
-        yield f"    again:    {decided(each.again)}"
+    yield from _differences(outcome.mismatches, "again:    ")
 
 
 def _comparison(outcome: Comparison) -> Iterator[str]:
@@ -114,7 +101,13 @@ def _comparison(outcome: Comparison) -> Iterator[str]:
         yield "no subject was decided for a different reason"
         return
     yield f"{len(turns)} of {outcome.turns_seen} times a subject's reason began or ceased to differ:"
-    for turn in turns:
-        yield f"  {units.moment(turn.wall)} {turn.strategy} {turn.subject}"
-        yield f"    recorded:  {decided(turn.recorded)}"
-        yield f"    changed:   {decided(turn.other)}"
+    yield from _differences(turns, "changed:   ")
+
+
+def _differences(differences: Iterable[Difference], head: str) -> Iterator[str]:
+    """`head` stands before the other decision, and is as wide as what stands before the recorded one."""
+    for each in differences:
+        yield f"  {units.moment(each.wall)} {each.strategy} {each.subject}"
+        for begin, decision in ((f"{'recorded:':{len(head)}}", each.recorded), (head, each.other)):
+            words = f"{decision.verdict} {decision.reason}: {sentence(decision)}" if decision else "nothing"
+            yield f"    {begin}{words}"

@@ -56,17 +56,17 @@ def decided_again() -> Callable[[RoundRecord], RoundRecord]:
     return lambda record: msgspec.structs.replace(record, decisions=judge.decisions(record))
 
 
-class Mismatch(msgspec.Struct, frozen=True):
-    """A decision that differs from the record."""
+class Difference(msgspec.Struct, frozen=True):
+    """A subject that is decided otherwise than in the record."""
 
     wall: float
-    """When, in seconds since the epoch."""
+    """When, or from when on, in seconds since the epoch."""
     strategy: str
     subject: str
     recorded: Decision | None
     """None: the record has none."""
-    again: Decision | None
-    """None: there is none."""
+    other: Decision | None
+    """The decision made again; None: there is none."""
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     first: float | None
     """Seconds since the epoch of the first and last moment; None without one."""
     last: float | None
-    mismatches: tuple[Mismatch, ...]
+    mismatches: tuple[Difference, ...]
     """The first mismatches."""
     wrong: int
     """Number of all mismatches."""
@@ -91,7 +91,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 def check(records: Iterable[RoundRecord], *, keep: int = 20) -> Verification:
     """Judge every round with its own settings and compare, decision by decision, in order: their order is part of the
     answer. `keep` that many mismatches."""
-    judge, mismatches = Judge(), list[Mismatch]()
+    judge, mismatches = Judge(), list[Difference]()
     rounds = decisions = wrong = 0
     first = last = None
     for record in records:
@@ -104,7 +104,7 @@ def check(records: Iterable[RoundRecord], *, keep: int = 20) -> Verification:
             if recorded != now:
                 wrong += 1
                 if wrong <= keep:
-                    mismatches.append(Mismatch(record.wall, named.strategy, named.subject, recorded, now))
+                    mismatches.append(Difference(record.wall, named.strategy, named.subject, recorded, now))
     return Verification(
         rounds=rounds, decisions=decisions, first=first, last=last, mismatches=tuple(mismatches), wrong=wrong
     )
