@@ -57,7 +57,8 @@ def target(args: argparse.Namespace, folder: Path, *, own_values: bool = False) 
 
     InputError when both could be meant: an agent has this machine's `folder`, or its journal has values (`own_values`).
     """
-    emulated = asking.emulated_node() if asking.names_nothing(args) else None
+    named = any(getattr(args, name, None) for name in ("state_dir", "config", "cluster", "kubeconfig"))
+    emulated = None if named else asking.emulated_node()
     pid = lock.holder(folder)
     if emulated is None:
         answering = asking.folders() if pid is not None else None

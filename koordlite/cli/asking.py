@@ -81,12 +81,6 @@ def record_folder(default: str, url: str = "") -> str:
     return agent.record
 
 
-def names_nothing(args: argparse.Namespace) -> bool:
-    """Tell whether no option says whose state is meant."""
-    named = ("state_dir", "config", "cluster", "kubeconfig")
-    return not any(getattr(args, name, None) for name in named)
-
-
 def emulated_node(url: str = "") -> Folders | None:
     """The running agent, if its node is emulated and its state folder is this user's own; else None.
 
@@ -103,21 +97,13 @@ def emulated_node(url: str = "") -> Folders | None:
     return agent if mine else None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Screen:
-    """A screen that a running agent has drawn."""
-
-    status: str
-    """A word: enforcing, observing, paused, degraded."""
-    text: str
-
-
-def screen(url: str, **query: str | int) -> Screen:
-    """Answer of /status, for a terminal of this size. KoordliteError when no agent of this version answers."""
+def screen(url: str, **query: str | int) -> tuple[str, str]:
+    """Status of an agent in one word (enforcing, observing, paused, degraded), and its screen for a terminal of this
+    size. KoordliteError when no agent of this version answers."""
     parameters = urllib.parse.urlencode({"output": "json", **query})
     try:
         document = json.loads(get(f"{url.rstrip('/')}/status?{parameters}"))
-        return Screen(str(document["status"]), str(document["text"]))
+        return str(document["status"]), str(document["text"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise KoordliteError(f"what answers at {url} is no agent of this version: {error}") from error
 

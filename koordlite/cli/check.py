@@ -202,8 +202,10 @@ def _of_cluster(
         yield Finding("cluster", "NO", str(error), "check the API server's address and credentials")
         return
     try:
-        yield _node_object(view.node is not None)
-        if view.node is not None:
+        if view.node is None:
+            yield Finding("Node object", "NO", "not found", "check --node and the folder named by --cluster")
+        else:
+            yield Finding("Node object", "yes", "found")
             wrong = machines.contradictions(nodes.from_wire(view.node), files)
             yield from (Finding("Node capacity", "no", f"{p.field} is {p.value}: {p.why}", p.do) for p in wrong)
         yield from _kubelet(view.kubelet)
@@ -310,11 +312,6 @@ def writable(files: Files, *, uid: int) -> Iterator[Finding]:
         yield Finding("writable cgroups", "no", f"mounted rw, but not for user {uid}", "enforce and restore as root")
     elif points:
         yield Finding("writable cgroups", "yes", ", ".join(sorted(points)))
-
-
-def _node_object(exists: bool) -> Finding:
-    do = "" if exists else "check --node and the folder named by --cluster"
-    return Finding("Node object", "yes" if exists else "NO", "found" if exists else "not found", do)
 
 
 def _kubelet(kubelet: Kubelet) -> Iterator[Finding]:

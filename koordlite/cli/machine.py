@@ -321,14 +321,14 @@ def tick(args: argparse.Namespace) -> Tick:
 
 
 @contextlib.contextmanager
-def taken(args: argparse.Namespace) -> Iterator[tuple[Machine, Tick]]:
-    """Same as `tick`, and the machine while the block lasts."""
+def taken(args: argparse.Namespace, *, twice: bool = True) -> Iterator[tuple[Machine, Tick]]:
+    """Same as `tick`, and the machine while the block lasts. Once is enough for what does not go by usage."""
     from koordlite.agent import Agent as Rounds
 
     observing = config.with_modes(settings(args), "observe")
-    target = machine(args, observing)
-    with contextlib.closing(target):
-        tick = two_ticks(Rounds(target.host, target.cluster, observing), target.host)
+    with contextlib.closing(machine(args, observing)) as target:
+        agent = Rounds(target.host, target.cluster, observing)
+        tick = two_ticks(agent, target.host) if twice else agent.tick()
         if not tick.node:
             do = "write its manifest, or name it by --node"
             raise InputError(tick.problems or Problem(str(args.cluster), "Node", "", "there is no Node object", do))

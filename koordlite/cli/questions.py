@@ -111,8 +111,8 @@ def _of_record(subject: str, args: argparse.Namespace) -> str:
     from koordlite.cli import machine as machines
     from koordlite.cli import recorded
     from koordlite.record.reader import Record
-    from koordlite.report import units
-    from koordlite.report.explain import since, squeeze
+    from koordlite.report import night, units
+    from koordlite.report.explain import since
     from koordlite.report.json.run_report import encode
 
     path = args.record or asking.record_folder(machines.settings(args).record.folder, args.url or "")
@@ -126,13 +126,13 @@ def _of_record(subject: str, args: argparse.Namespace) -> str:
     if note:
         wall = min(wall + _UNTIL_RATES_SECONDS, tick.wall)
     then, _ = recorded.at(path, wall)
-    night = squeeze.of(recorded.rounds(record, wall), tick.wall) if subject == "besteffort" else None
+    held_back = night.squeeze(recorded.rounds(record, wall), tick.wall) if subject == "besteffort" else None
     if args.output == "json":
-        whole = {"heldBack": msgspec.to_builtins(night)} if night else {}
+        whole = {"heldBack": msgspec.to_builtins(held_back)} if held_back else {}
         return _answer(
             subject, lambda: encode({"version": 1, **since.answer(subject, then, tick).document, **whole}).decode()
         )
-    first = (note and f"{note}\n") + (f"{squeeze.text(night)}\n" if night else "")
+    first = (note and f"{note}\n") + (f"{night.text(held_back)}\n" if held_back else "")
     return first + _answer(subject, lambda: "\n".join(since.answer(subject, then, tick, past).lines))
 
 
@@ -174,9 +174,9 @@ def status(args: argparse.Namespace) -> int:
             raise KoordliteError(f"what answers there is no agent: {error}") from error
         print(printable.in_json(document), end="")
         return code
-    screen = asking.screen(_url(args), width=width, color="standard" if colors else "")
-    print(printable.lines(screen.text, colors=colors), end="")
-    return EXIT_CODES.get(screen.status, 0)
+    word, text = asking.screen(_url(args), width=width, color="standard" if colors else "")
+    print(printable.lines(text, colors=colors), end="")
+    return EXIT_CODES.get(word, 0)
 
 
 def top(args: argparse.Namespace) -> int:
@@ -217,11 +217,11 @@ class _Agent:
 
     def whole(self, width: int, height: int) -> str:
         """Everything in one frame. KoordliteError when no agent answers, or another server does."""
-        return asking.screen(self._url, view="live", width=width, height=height, color=self._colors).text
+        return asking.screen(self._url, view="live", width=width, height=height, color=self._colors)[1]
 
     def frame(self, width: int, height: int) -> str:
         """The node without its pods."""
-        return asking.screen(self._url, view="node", width=width, height=height, color=self._colors).text
+        return asking.screen(self._url, view="node", width=width, height=height, color=self._colors)[1]
 
     def pods(self) -> tuple[PodRow, ...]:
         """The pods of the node."""

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import itertools
 import logging
 import os
 import socket
@@ -32,7 +33,7 @@ from koordlite.report import health
 from koordlite.report.history import DecisionEvent
 from koordlite.report.terminal.decision_log import DecisionLog, Levels
 from koordlite.report.tick import UNSEEN, Tick
-from koordlite.threads import Worker
+from koordlite.threads import Periodic
 
 if TYPE_CHECKING:
     from koordlite.http.server import Server
@@ -222,7 +223,7 @@ def exported(
     from koordlite.report.metrics.numa import NumaMetrics
     from koordlite.report.web.numa_history import EVERY_SECONDS, NumaHistory
 
-    topology, history, stop = sysfs.topology(files), NumaHistory(), threading.Event()
+    topology, history = sysfs.topology(files), NumaHistory()
 
     def present() -> Topology:
         """The machine as it can be read; a reading that fails leaves the last one."""
@@ -237,13 +238,10 @@ def exported(
     server = exporter_listener(settings.listen, exporter_pages(loop, metrics, history, night))
 
     def sample() -> None:
-        while True:
-            sampler.beat()
-            history.add(time.monotonic(), time.time(), numa.counters(files, present()))
-            if stop.wait(EVERY_SECONDS):
-                return
+        history.add(time.monotonic(), time.time(), numa.counters(files, present()))
 
-    sampler = Worker("NUMA history", sample)
+    pauses = itertools.chain([0.0], itertools.repeat(EVERY_SECONDS))
+    sampler = Periodic("NUMA history", sample, lambda: next(pauses))
 
     def listen(tick: Tick, changes: Changes) -> None:
         loop.turned()
@@ -257,8 +255,7 @@ def exported(
         try:
             yield listen
         finally:
-            stop.set()
-            sampler.join(_JOIN_SECONDS)
+            sampler.stop(_JOIN_SECONDS)
 
 
 class Loop:

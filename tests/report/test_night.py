@@ -14,8 +14,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.picture.usage import Pressure, Stall, Usage, Use
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep
-from koordlite.report.explain import squeeze
-from koordlite.report.night import HOURS, Night, NightLog
+from koordlite.report.night import HOURS, Night, NightLog, squeeze
 
 EVICTED = EvictPod(namespace="ns", name="batch", uid="u", reason="too little memory")
 STEP = AppliedStep(place=EVICTED.place, value="evict")
@@ -39,7 +38,7 @@ def test_it_says_of_minutes_with_one_limit_what_the_record_says(
         judged = picture_of(picture, limit, min(used, limit))
         moments.append(tick_of(time=float(second), wall=1e9 + second, snapshot=judged))
         log.add(moments[-1])
-    night, told = log.night(), squeeze.of(moments, 2e9)
+    night, told = log.night(), squeeze(moments, 2e9)
     assert told is not None
     assert (night.seconds, night.held_back_seconds) == (told.seconds, told.held_back_seconds)
     assert (night.deepest_milli or 0, night.deepest_at or 0.0) == (told.deepest_milli, told.deepest_at)
