@@ -12,14 +12,13 @@ from typing import Any
 import msgspec
 
 from koordlite.model import keys, label_selectors
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import InputError, Problem, mismatch
 from koordlite.model.wire.objects import LabelRequirement, LabelSelector, ObjectMeta
 
 API_VERSION = "config.koordinator.sh/v1alpha1"
 KIND = "ClusterColocationProfile"
 
 _PERCENT = re.compile(r"([0-9]{1,3})%\Z", re.ASCII)
-_AT = re.compile(r" - at `\$\.?(.*)`\Z")
 _DO = "correct the profile; no pod is judged by it until then"
 
 
@@ -81,7 +80,9 @@ def from_object(document: Mapping[str, Any], owner: str = "") -> Profile:
     try:
         obj = msgspec.convert(document if spec is None else {**document, "spec": spec}, _Object)
     except msgspec.ValidationError as error:
-        raise InputError(_mismatch(document, owner, str(error))) from error
+        metadata, (field, why) = document.get("metadata"), mismatch(error)
+        name = metadata.get("name", "") if isinstance(metadata, Mapping) else ""
+        raise InputError(Problem(owner or f"clustercolocationprofile/{name}", field or "$", "", why, _DO)) from error
     owner, problems = owner or f"clustercolocationprofile/{obj.metadata.name}", list[Problem]()
     if not obj.metadata.name:
         problems.append(Problem(owner, "metadata.name", "", "a profile needs a name", _DO))
@@ -100,12 +101,3 @@ def from_object(document: Mapping[str, Any], owner: str = "") -> Profile:
     fields = msgspec.structs.asdict(obj.spec) | {"probability": int(match[1])}
     keep_resources = keys.SKIP_RESOURCES in (obj.metadata.annotations or {})
     return Profile(name=obj.metadata.name, keep_resources=keep_resources, **fields)
-
-
-def _mismatch(document: Mapping[str, Any], owner: str, message: str) -> Problem:
-    """msgspec ends its message with the path of the value."""
-    at = _AT.search(message)
-    if not owner:
-        metadata = document.get("metadata")
-        owner = f"clustercolocationprofile/{metadata.get('name', '') if isinstance(metadata, Mapping) else ''}"
-    return Problem(owner, (at[1] if at else "") or "$", "", _AT.sub("", message).replace("`", ""), _DO)

@@ -59,6 +59,12 @@ def reason(error: BaseException) -> str:
     return " ".join(str(words).split()) or type(error).__name__
 
 
+def mismatch(error: Exception) -> tuple[str, str]:
+    """Field and mistake in an error of msgspec, which ends with the path of the value."""
+    words, _, path = str(error).rpartition(" - at `$")
+    return path.removesuffix("`").removeprefix(".") if words else "", (words or path).replace("`", "")
+
+
 def kernel_words(error: OSError | ValueError) -> str:
     """`EBUSY: Device or resource busy (/sys/fs/…)`: errno, the kernel's text and the file; or our own refusal."""
     if not isinstance(error, OSError):

@@ -94,7 +94,7 @@ class Places:
         return self._places
 
     def _placed(self, pod: Pod, refreshed: Set[str]) -> tuple[Pod, _Children, PodGroups] | None:
-        """Keep what is known of a pod, unless its group is among those that were looked at `again`."""
+        """Keep what is known of a pod, unless its group is among those that were `refreshed`."""
         entry = self._by_uid.get(pod.uid)
         if entry and entry[0] is pod and entry[2].group not in refreshed:
             return entry
@@ -122,8 +122,8 @@ class Places:
         self, further: Iterable[str] = (), *, fields: Set[str] = frozenset(), fields_of: Mapping[str, Set[str]] = _NONE
     ) -> dict[str, Cgroup]:
         """Present values of kubelet's own groups, of the whole besteffort tree (also pods we do not know), of the
-        groups of the pods that were found and of `others`, with `fields` besides sets and quotas, and in the groups of
-        `fields_of` these as well. A group that vanishes meanwhile is left out."""
+        groups of the pods that were found and of `further` ones, with `fields` besides sets and quotas, and in the
+        groups of `fields_of` these as well. A group that vanishes meanwhile is left out."""
         self._ask_for(fields, fields_of)
         if not self._stands:
             self._groups = tuple(dict.fromkeys(self._all_groups()))
@@ -232,7 +232,7 @@ def container_names(
 ) -> dict[str, str]:
     """Container by group, of those of `groups`, and of the groups below pods in `groups`, that no status names.
 
-    What the runtime has `told` goes before what mounts say, which are made only later.
+    `runtime_names` go before what mounts say, which are made only later.
     """
     parents = {group.rpartition("/")[0] for group in groups}
     candidates = (

@@ -30,8 +30,8 @@ SYSTEM = "system/"
 
 
 def settings(files: Files, reads: Iterable[str], *, has_ours: bool) -> dict[str, str]:
-    """The settings among `reads` (`system/NAME`), by name; all while one is `held` by us; missing where this kernel has
-    none."""
+    """The settings among `reads` (`system/NAME`), by name; all while one is ours (`has_ours`); missing where this
+    kernel has none."""
     names = (field.removeprefix(SYSTEM) for field in reads if field.startswith(SYSTEM))
     texts = ((name, system_files.read(files, name)) for name in (system_settings.PATHS if has_ours else names))
     return {name: text for name, text in texts if text is not None}
@@ -45,7 +45,7 @@ def oom_scores(
     reads: Collection[str],
     has_ours: bool,
 ) -> dict[str, tuple[Process, ...]]:
-    """Processes of containers by group, for the pods that ask for a number; for all while one is `held` by us.
+    """Processes of containers by group, for the pods that ask for a number; for all while one is ours (`has_ours`).
 
     To read every process of the node in every tick would be dear, and few pods ask.
     """

@@ -126,7 +126,7 @@ class Reviewer:
         except (ApiError, ApiUnreachable, *UNREADABLE) as error:
             return Verdict("unanswered", f"the API server could not be asked about the token: {error}")
 
-    def _post(self, path: str, spec: dict[str, Any], shape: type[_Shape]) -> Any:
+    def _post(self, path: str, spec: dict[str, Any], shape: type[Any]) -> Any:
         head, _, plural = path.removeprefix("/apis/").rpartition("/")
         kind = "TokenReview" if plural == "tokenreviews" else "SubjectAccessReview"
         body = {"apiVersion": head, "kind": kind, "spec": spec}
@@ -140,25 +140,21 @@ def _bound(entries: collections.OrderedDict[_Key, Any], newest: _Key) -> None:
         entries.popitem(last=False)
 
 
-class _Shape(msgspec.Struct):
-    pass
-
-
-class _User(_Shape):
+class _User(msgspec.Struct):
     username: str = ""
     uid: str = ""
     groups: list[str] | None = None
     extra: dict[str, list[str]] | None = None
 
 
-class _Who(_Shape):
+class _Who(msgspec.Struct):
     authenticated: bool = False
     user: _User | None = None
     audiences: list[str] | None = None
     error: str = ""
 
 
-class _May(_Shape):
+class _May(msgspec.Struct):
     allowed: bool = False
 
 

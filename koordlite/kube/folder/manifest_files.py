@@ -19,7 +19,7 @@ from msgspec import structs
 
 from koordlite.kube.kubelet import configz
 from koordlite.kube.kubelet.configz import CPUManagerState
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import InputError, Problem, mismatch
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.reading import yaml_bounds
 from koordlite.model.wire import affinity, objects
@@ -46,8 +46,7 @@ OPENEULER = ("Oenuma", "Whitelist")
 """Kinds that other groups may have too."""
 SUFFIXES = (".yaml", ".yml", ".json")
 KEEP = "fix it; the last good objects of this file stay"
-_PATH = re.compile(r" - at `\$(.*)`\Z")
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
+_STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
 
 
 class _Loader(yaml_bounds.LOADER):  # type: ignore[misc,valid-type]
@@ -152,7 +151,7 @@ def _object(path: Path, kind: str, document: Document, problems: list[Problem]) 
             return None
         return _completed(msgspec.convert(document.content, shape)) if shape else None
     except msgspec.ValidationError as error:
-        problems.append(_mismatch(path, kind, document, str(error)))
+        problems.append(_mismatch(path, kind, document, error))
     except InputError as error:
         place = yaml_bounds.place(path, document.node)
         problems.extend(dataclasses.replace(each, object=f"{place}: {each.object}") for each in error.problems)
@@ -171,12 +170,11 @@ def _completed(obj: Object) -> Object:
     return structs.replace(obj, metadata=meta, status=structs.replace(obj.status, phase=obj.status.phase or "Running"))
 
 
-def _mismatch(path: Path, kind: str, document: Document, message: str) -> Problem:
-    """msgspec ends its message with the path of the value, in which `[...]` is some item of a mapping."""
-    match = _PATH.search(message)
-    field = match[1].lstrip(".") if match else ""
+def _mismatch(path: Path, kind: str, document: Document, error: Exception) -> Problem:
+    """The problem at the place of the value; in its path `[...]` is some item of a mapping."""
+    field, why = mismatch(error)
     node, value = document.node, document.content
-    for name, number, _ in _STEP.findall(match[1] if match else ""):
+    for name, number, _ in _STEP.findall(field):
         key = name or number
         node = yaml_bounds.child(node, key) or node if key else node
         if isinstance(value, dict) and key:
@@ -185,7 +183,6 @@ def _mismatch(path: Path, kind: str, document: Document, message: str) -> Proble
             value = value[int(key)]
     meta = document.content.get("metadata")
     named = f"{kind} {meta.get('name', '')}" if isinstance(meta, dict) else kind
-    why = _PATH.sub("", message).replace("`", "")
     text = "" if isinstance(value, dict | list) else str(value)
     return Problem(f"{yaml_bounds.place(path, node)}: {named}", field or "$", text, why, KEEP)
 

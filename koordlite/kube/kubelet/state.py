@@ -86,7 +86,7 @@ class KubeletState:
         poller: PodResourcesPoller | None = None,
         notices: bool = False,
     ) -> None:
-        """`connect` gives None as long as kubelet cannot be asked. `given` asks its pod-resources socket.
+        """`connect` gives None as long as kubelet cannot be asked. `poller` asks its pod-resources socket.
         `notices`: the checkpoints are files of this machine, and are read as soon as they are written."""
         self._connect, self._files, self._topology, self._monotonic = connect, files, topology, monotonic
         folder = folder.rstrip("/")

@@ -27,7 +27,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from koordlite.model import duration
+from koordlite.model import duration, printable
 from koordlite.model.errors import Problem
 from koordlite.model.quantity import Quantity
 
@@ -87,7 +87,7 @@ class JSONDocument:
                 self._guessed += 1
                 meant = closest(name, names) if self._guessed <= _MOST_GUESSES else ""
                 do = f"did you mean {meant}? It is ignored" if meant else "it is ignored; remove it"
-                self.note(join(path, printable(name)), name, UNKNOWN, do)
+                self.note(join(path, printable.shortened(name, 60)), name, UNKNOWN, do)
             else:
                 members[canonical] = member
         return {name: member for name, member in members.items() if member is not None}
@@ -128,7 +128,7 @@ def folded(name: str) -> str:
 
 
 def closest(name: str, names: Collection[str]) -> str:
-    """The name among `known` that was probably meant; empty when none is near."""
+    """The one of `names` that was probably meant; empty when none is near."""
     import difflib  # For a mistake only.
 
     proper = {folded(each): each for each in names}
@@ -140,11 +140,6 @@ def word(value: Any) -> str:
     """Kind of a JSON value, for a message."""
     words: dict[type, str] = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return words.get(type(value), "a number")
-
-
-def printable(name: str) -> str:
-    """A name from a document, fit for a message: in one line, without control characters, at most 60 characters."""
-    return (name if name.isprintable() else ascii(name))[:60]
 
 
 def join(path: str, name: str) -> str:
@@ -428,7 +423,7 @@ class _Reader:
             yield from self.settings(shape.group, members, path)
         elif shape.keyed is not None:
             for key, each in self.document.object(value, path, None).items():
-                element = self._element(shape.keyed, each, join(path, printable(key)))
+                element = self._element(shape.keyed, each, join(path, printable.shortened(key, 60)))
                 yield from () if element is None else (((key,), element),)
         else:
             element = self._element(shape, value, path)

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from koordlite.model import keys, label_selectors
+from koordlite.model import keys, label_selectors, printable
 from koordlite.model.errors import Problem
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.quantity import Quantity
@@ -28,7 +28,6 @@ from koordlite.model.reading.declared import (
     Values,
     closest,
     join,
-    printable,
     settings,
 )
 from koordlite.model.reading.go_words import boolean
@@ -201,7 +200,7 @@ class _Strategies:
             path = f"{self.section.entries}[{index}]"
             members = document.object(item, path, (*names, "name", "nodeSelector"))
             values, usable = self.section.settings(document, members, path, meanwhile)
-            name = printable(document.text(members, "name", path)) or path
+            name = printable.shortened(document.text(members, "name", path), 60) or path
             usable = usable and not self._crossed([cluster, Layer(name, values)], path, meanwhile)
             group = Layer(f"node strategy {name}", values if usable else {})
             if not self._selected(members, f"{path}.nodeSelector"):
@@ -426,4 +425,4 @@ def _unknown_keys(reading: Reading) -> Iterator[Problem]:
         if key not in names:
             meant = closest(key, names)
             do = f"did you mean {meant}? It is ignored" if meant else "it is ignored; remove it"
-            yield Problem(reading.owner, f"data.{printable(key)}", "", UNKNOWN, do)
+            yield Problem(reading.owner, f"data.{printable.shortened(key, 60)}", "", UNKNOWN, do)

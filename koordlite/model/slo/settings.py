@@ -1,8 +1,8 @@
 """Settings of the operator in ConfigMap `slo-controller-config`, as it holds for one node.
 
-The values only; `slo_config` reads and merges the ConfigMap. Field names are the ConfigMap's, in snake case, defaults
+The values only; `slo.config` reads and merges the ConfigMap. Field names are the ConfigMap's, in snake case, defaults
 are Koordinator's (`DefaultColocationCfg`, `DefaultSLOCfg`), ranges those of its validating webhook, as far as its
-controllers do not take more. `resource-qos-config` is in `slo_qos`.
+controllers do not take more. `resource-qos-config` is in `slo.qos`.
 """
 
 from __future__ import annotations

@@ -78,6 +78,6 @@ def _part(name: str, kind: str, parent: str, members: Sequence[CPU]) -> Zone:
 def _less(amount: Quantity, remaining: dict[str, Quantity], name: str) -> Quantity:
     """`amount` without what is reserved of it, at least 0; the rest is `remaining`."""
     reserved = remaining.get(name, ZERO)
-    share = min(reserved.nano, amount.nano)
-    remaining[name] = Quantity(reserved.nano - share, reserved.format)
-    return Quantity(amount.nano - share, amount.format)
+    share = min(reserved, amount)
+    remaining[name] = reserved - share
+    return amount - share

@@ -63,7 +63,7 @@ def merge(
     if policy != BEST_EFFORT and reasons:
         return Merged(Hint(None if policy == SINGLE_NUMA_NODE else everywhere), False, tuple(reasons))
     if policy == SINGLE_NUMA_NODE:
-        lists = [[hint for hint in hints if _single(hint)] for hints in lists]
+        lists = [[h for h in hints if h.preferred and (h.mask is None or h.mask.bit_count() == 1)] for hints in lists]
     best = _best(lists, everywhere, lambda mask: may_use(mask, exclusive, states), costs)
     if policy == BEST_EFFORT:
         return Merged(Hint(everywhere) if best.unsatisfied else best, True)
@@ -84,10 +84,6 @@ def may_use(mask: int | None, exclusive: str, states: Mapping[int, str]) -> bool
         return mask is not None
     refused = SINGLE if mask.bit_count() > 1 else SHARED
     return all(states.get(node, IDLE) != refused for node in nodes_of(mask))
-
-
-def _single(hint: Hint) -> bool:
-    return hint.preferred and (hint.mask is None or hint.mask.bit_count() == 1)
 
 
 def _collected(providers: Iterable[Provider | None]) -> tuple[list[Sequence[Hint]], list[str]]:
@@ -210,7 +206,11 @@ def hints(
     resource. The smallest sets are preferred; under Restricted all are. Without `settings` nothing is scored.
     """
     listed = {name for part in zones.values() for name in part}
-    lacking = {name: mask_of(_without(name, available)) for name in request.requests if name in listed}
+    lacking = {
+        name: mask_of(zone for zone, part in available.items() if name not in part or not part[name].nano)
+        for name in request.requests
+        if name in listed
+    }
     scores: dict[str, list[tuple[int, int]]] = {name: [] for name in lacking}
     points = _Points(zones, available, request, settings) if settings else None
     for _, mask in subsets(zones):
@@ -220,10 +220,6 @@ def hints(
             for name in names:
                 scores[name].append((mask, score_of_mask))
     return {name: _preferred(pairs, len(zones), policy) for name, pairs in scores.items()}
-
-
-def _without(name: str, available: Zones) -> Iterator[int]:
-    return (zone for zone, part in available.items() if name not in part or not part[name].nano)
 
 
 def _preferred(pairs: Sequence[tuple[int, int]], most: int, policy: str) -> list[Hint]:

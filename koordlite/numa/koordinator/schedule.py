@@ -161,7 +161,7 @@ def score_node(ask: PodRequest, node: KoordinatorNode, mask: Mask, settings: NUM
     request = request_on(ask, node, settings)
     allocatable, requested = node.allocatable, node.requested
     if not numa_policy(ask, node):
-        if ask.cpu_milli and node.cpu_ratio > 1:
+        if ask.cpu_milli:
             requested = with_amplified(requested, len(node.allocated.cpus), node.cpu_ratio)
         return _score(settings, allocatable, requested, request)
     share = _chosen_zones(node, request, mask)

@@ -7,6 +7,7 @@ frameworkext/topologymanager.
 
 from __future__ import annotations
 
+import collections
 import math
 from collections.abc import Iterable, Mapping
 
@@ -208,21 +209,18 @@ def allocated_zones(
 
     Where CPUs are amplified, CPUs that pods hold alone count as many times as they are amplified.
     """
+    bound = collections.Counter(cpu.node for cpu in allocated.cpus.values()) if cpu_ratio > 1 else {}
+    parts = ((zone, allocated.zones[zone]) for zone in zones if zone in allocated.zones)
     return {
-        zone: difference(_with_amplified(allocated, zone, cpu_ratio), reusable.get(zone, {}))
-        for zone in zones
-        if zone in allocated.zones
+        zone: difference(with_amplified(amounts, bound.get(zone, 0), cpu_ratio), reusable.get(zone, {}))
+        for zone, amounts in parts
     }
-
-
-def _with_amplified(allocated: NodeAllocation, zone: int, ratio: float) -> Amounts:
-    if ratio <= 1:
-        return allocated.zones[zone]
-    return with_amplified(allocated.zones[zone], sum(1 for cpu in allocated.cpus.values() if cpu.node == zone), ratio)
 
 
 def with_amplified(amounts: Amounts, bound: int, ratio: float) -> Amounts:
     """Amounts in which the CPUs that pods hold alone, `bound` of them, count as many times as they are amplified."""
+    if ratio <= 1:
+        return amounts
     milli = amounts.get("cpu", ZERO).milli - 1000 * bound + amplify(1000 * bound, ratio)
     return {**amounts, "cpu": Quantity.of_milli(milli)}
 

@@ -18,7 +18,7 @@ from koordlite.numa.kubelet import device_manager, memory_manager, merge
 from koordlite.numa.kubelet.cpu_manager import DEFAULT, NO_CPUS, CPUOptions, CPUState, StaticPolicy
 from koordlite.numa.kubelet.device_manager import NO_DEVICES, DeviceIds, DeviceState
 from koordlite.numa.kubelet.memory_manager import NO_NODES, Blocks, MemoryState
-from koordlite.numa.kubelet.merge import AFFINITY, Hint, Refused, no_affinity
+from koordlite.numa.kubelet.merge import AFFINITY, Hint, Refused
 from koordlite.numa.kubelet.requests import ContainerRequest, PodRequest
 from koordlite.numa.machine import Machine, nodes_of
 from koordlite.numa.nrt.score import Costs
@@ -166,7 +166,7 @@ class _Work:
         ]
         affinity, admitted = merge.merge(managers.policy, hints, managers.rules)
         if not admitted:
-            raise no_affinity()
+            raise Refused(AFFINITY, "Resources cannot be allocated with Topology locality")
         return affinity
 
     def _allocate(self, container: ContainerRequest, affinity: Hint) -> ContainerAllocation:

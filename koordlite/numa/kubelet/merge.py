@@ -98,16 +98,12 @@ def merge(policy: Policy, providers: Iterable[Hints | None], rules: Rules) -> tu
         return Hint(None, False), True
     hints = _by_resource(providers)
     if policy == "single-numa-node":
-        hints = [[hint for hint in each if hint.preferred and _one_node(hint)] for each in hints]
+        hints = [[h for h in each if h.preferred and (h.mask is None or h.mask.bit_count() == 1)] for each in hints]
         best = _best(hints, msgspec.structs.replace(rules, prefer_closest=False))
         best = Hint(None if best.mask == mask_of(rules.nodes) else best.mask, best.preferred)
         return best, best.preferred
     best = _best(hints, rules)
     return best, policy == "best-effort" or best.preferred
-
-
-def _one_node(hint: Hint) -> bool:
-    return hint.mask is None or hint.mask.bit_count() == 1
 
 
 def _by_resource(providers: Iterable[Hints | None]) -> list[Sequence[Hint]]:
@@ -201,8 +197,3 @@ class Refused(Exception):
 def unexpected(error: str) -> Refused:
     """An allocation that failed although the topology manager had admitted it."""
     return Refused(UNEXPECTED, f"Allocate failed due to {error}, which is unexpected")
-
-
-def no_affinity() -> Refused:
-    """The topology manager's own refusal."""
-    return Refused(AFFINITY, "Resources cannot be allocated with Topology locality")
