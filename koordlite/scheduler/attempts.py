@@ -8,7 +8,7 @@ said about a node is worked out again when asked, by the function that said it t
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -68,10 +68,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     at: float
     """Wall clock, for people."""
     shape: PodShape
-    rows: Sequence[Row | None]
-    """What was known of all nodes then; None: a place without a node."""
-    places: Sequence[int] | None = None
-    """Indexes of those that were asked about; None: all."""
+    rows: Sequence[Row]
+    """The nodes that were asked about and known, as they were then."""
     unknown: Sequence[str] = ()
     """Nodes that were asked about and not known."""
     passed: int = 0
@@ -95,12 +93,6 @@ class Attempt(msgspec.Struct, kw_only=True):
     """The pod beside what nodes used then; None: that does not count here."""
     thinned: bool = False
     """Whether only some of the nodes are left."""
-
-    @property
-    def nodes(self) -> Iterator[Row]:
-        """The nodes that were asked about and known."""
-        rows = self.rows if self.places is None else (self.rows[place] for place in self.places)
-        return (row for row in rows if row is not None)
 
 
 class Attempts:
@@ -158,13 +150,13 @@ def thin(attempt: Attempt, settings: JudgeSettings) -> None:
     named = {attempt.chosen, *attempt.best}
     of_reason: collections.Counter[str] = collections.Counter()
     rows = []
-    for place, row in enumerate(attempt.nodes):
+    for place, row in enumerate(attempt.rows):
         if row.name in named:
             rows.append(row)
         elif place < LOOKED_AT:
             reason = judge.verdict(attempt.shape, row, settings).refusal
             of_reason[reason] += 1
             rows += [row] if of_reason[reason] <= SAMPLES else []
-    attempt.rows, attempt.places = tuple(rows), None
+    attempt.rows = tuple(rows)
     if attempt.load is not None:
         attempt.load.keep({row.name for row in rows})

@@ -147,13 +147,11 @@ class Board:
         self.version = -1
         """Up to which change of the cluster it is up to date; -1: it has not judged any node."""
 
-    def judge(self, rows: Iterable[Row | None]) -> None:
+    def judge(self, rows: Iterable[Row]) -> None:
         """Judge these nodes."""
         shape, settings, ask = self._shape, self._settings, judge.refusal
         refused, totals = self.refused, self._totals
         for row in rows:
-            if row is None:
-                continue
             try:
                 refusal = ask(shape, row, settings)
             except Exception as error:  # noqa: BLE001 - one node's fault costs that node
@@ -208,10 +206,8 @@ class Cluster:
         self.assumed = AssumedPods(self._touch)
         self.reserved = ReservationIndex(self._touch)
         """Koordinator's reservations."""
-        self.index: dict[str, int] = {}
-        """Place of each node in `rows`."""
-        self.rows: list[Row | None] = []
-        self._free: list[int] = []
+        self.rows: dict[str, Row] = {}
+        """The nodes as they are judged, by name."""
         self._stale: dict[str, float] = {}
         """Since when."""
         self.changes: list[str] = []
@@ -269,8 +265,7 @@ class Cluster:
         """The node as it is judged now; None when it is unknown."""
         with self.lock:
             self.refresh()
-            place = self.index.get(name)
-            return None if place is None else self.rows[place]
+            return self.rows.get(name)
 
     def board(self, shape: PodShape) -> Board:
         """Bring the verdicts about pods of a shape up to date. Nodes are judged without the lock: events are taken
@@ -282,13 +277,13 @@ class Cluster:
             while len(self.boards) > max(8, MOST_VERDICTS // max(1, len(self.rows))):
                 del self.boards[next(iter(self.boards))]
             now, first_new = self.version, board.version - self.changes_before
-            rows: list[Row | None] = []
+            rows: list[Row] = []
             if first_new < 0:
-                rows = list(self.rows)
+                rows = list(self.rows.values())
             elif board.version < now:
                 for name in set(self.changes[first_new:]):
-                    place = self.index.get(name)
-                    board.forget(name) if place is None else rows.append(self.rows[place])
+                    row = self.rows.get(name)
+                    board.forget(name) if row is None else rows.append(row)
         board.judge(rows)
         board.version = now
         return board
@@ -297,9 +292,7 @@ class Cluster:
         """Score nodes for pods of a shape, 0 to 100."""
         board = self.board(shape)
         with self.lock:
-            unscored = [
-                (name, self.rows[self.index[name]] if name in self.index else None) for name in board.unscored(names)
-            ]
+            unscored = [(name, self.rows.get(name)) for name in board.unscored(names)]
         return board.scores(names, unscored)
 
     def row_as_expected(self, name: str) -> Row | None:
@@ -481,27 +474,17 @@ class Cluster:
         self._stale.setdefault(name, self.now())
 
     def _compile(self, name: str, now: float, since: float) -> None:
-        state, place = self.nodes.get(name), self.index.get(name)
+        state = self.nodes.get(name)
         self.changes.append(name)
         if len(self.changes) > max(MOST_CHANGES, len(self.rows)):
             self.changes_before += len(self.changes)
             self.changes = []
         if state is None or (state.node is None and state.report is None):
-            if place is not None:
-                self.rows[place] = None
-                self._free.append(self.index.pop(name))
+            self.rows.pop(name, None)
             return
-        row = self._row(state, now, since)
+        self.rows[name] = self._row(state, now, since)
         if (look := state.next_look(self.settings, now)) is not None:
             heapq.heappush(self._looks, (look, name))
-        if place is not None:
-            self.rows[place] = row
-        elif self._free:
-            self.index[name] = place = self._free.pop()
-            self.rows[place] = row
-        else:
-            self.index[name] = len(self.rows)
-            self.rows.append(row)
 
     def _row(self, state: NodeState, now: float, since: float) -> Row:
         """The node as it is judged. One that a fault of ours keeps from it is not used, and says so."""

@@ -272,7 +272,7 @@ class Extender:
         # The oldest first: while nodes go on changing, the others have their turn in the next looks.
         for shape in sorted(stale, key=lambda shape: versions[shape])[:WARM_SHAPES]:
             with self._questions:
-                cluster.scores(shape, list(cluster.index))
+                cluster.scores(shape, list(cluster.rows))
 
     def _remember_refusal(
         self,
@@ -288,11 +288,11 @@ class Extender:
     ) -> None:
         """Remember what it depends on that no node may have the pod; `before`: its attempt before this one."""
         cluster, node_names, elsewhere = self.cluster, None, ""
-        if len(names) < len(cluster.index):
+        if len(names) < len(cluster.rows):
             node_names = frozenset(names)
             # Asked about the same nodes again, it left none out: no other will do for the pod.
             if len(names) >= FEWEST_NODES and (before is None or before.names != node_names):
-                others = cluster.index.keys() - board.refused.keys() - node_names
+                others = cluster.rows.keys() - board.refused.keys() - node_names
                 elsewhere = min((name for name in others if not cluster.nodes[name].closed), default="")
         since = self._waiting_since.get(pod.uid) if matches.waits else None
         self.refused_pods[pod.uid] = RefusedPod(
@@ -386,17 +386,15 @@ class Extender:
         reasons = collections.Counter(refused.values())
         with self.cluster.lock:
             self.refusals.update(reasons)
-            index = self.cluster.index
-            unknown = [name for name in names if name not in index]
+            rows = {**self.cluster.rows, **matches.rows} if matches.rows else self.cluster.rows
+            unknown = [name for name in names if name not in rows]
+            is_about_all = len(names) - len(unknown) == len(rows)
             attempt = Attempt(
                 pod=pod.key,
                 uid=pod.uid,
                 at=self._wall(),
                 shape=pod.shape,
-                rows=[matches.rows.get(row.name, row) if row is not None else None for row in self.cluster.rows]
-                if matches.rows
-                else list(self.cluster.rows),
-                places=None if len(names) == len(index) else [index[name] for name in names if name in index],
+                rows=list(rows.values()) if is_about_all else [rows[name] for name in names if name in rows],
                 unknown=unknown,
                 passed=passed,
                 reasons=dict(reasons),

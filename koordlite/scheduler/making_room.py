@@ -95,12 +95,12 @@ class _Board:
         self._settings, self._pause, self._changed = cluster.settings, pause, dict[str, Row]()
         with cluster.lock:
             cluster.refresh()
-            self._rows = {row.name: row for row in cluster.rows if row is not None}
+            self._rows = dict(cluster.rows)
             self._closed = frozenset(state.name for state in cluster.nodes.values() if state.closed)
             assumed, attempt = cluster.assumed.of_pod(waiting.uid), extender.attempts.of_uid(waiting.key, waiting.uid)
             # Read here: rows of attempts are let go, too.
             whole = attempt if attempt is not None and not attempt.thinned else None
-            self._feasible = frozenset(row.name for row in whole.nodes) if whole is not None else None
+            self._feasible = frozenset(row.name for row in whole.rows) if whole is not None else None
             """Nodes that kube-scheduler asked about; None: that is not known."""
         self.kept = [assumed.node] if assumed is not None else []
         """The node on which the pod is counted already, on its way there."""

@@ -116,7 +116,7 @@ class Retries:
         for shape, board in boards.items():
             if board is not None and board.version > self._judged[shape]:
                 names = (name for name, at in changes.items() if self._judged[shape] < at <= board.version)
-                room[shape] = {n: changes[n] for n in names if n in cluster.index and n not in board.refused}
+                room[shape] = {n: changes[n] for n in names if n in cluster.rows and n not in board.refused}
                 self._judged[shape] = board.version
         busy = {uid: (each.load, each.load_version, each.busy) for uid, each in pods.items() if each.load is not None}
         relieved, load_version = loads.relieved(busy) if loads is not None else ({}, 0)
@@ -144,7 +144,7 @@ class Retries:
         """Number of the latest change of each node that has changed since change number `start`."""
         cluster = self._extender.cluster
         if start < cluster.changes_before:
-            return dict.fromkeys(cluster.index, cluster.version)  # Which they were is forgotten.
+            return dict.fromkeys(cluster.rows, cluster.version)  # Which they were is forgotten.
         changes = cluster.changes[start - cluster.changes_before :]
         return {name: number for number, name in enumerate(changes, start + 1)}
 

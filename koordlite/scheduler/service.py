@@ -354,7 +354,7 @@ class ExtenderMetrics(Collector):
             dirty = [now - state.dirty_since for state in reported if state.dirty_since is not None]
             refusals, ends = dict(self._extender.refusals), dict(cluster.assumed.ends)
             assumed, wrong = len(cluster.assumed), cluster.predicted_wrong
-            unusable = sum(row is not None and bool(row.unusable) for row in cluster.rows)
+            unusable = sum(bool(row.unusable) for row in cluster.rows.values())
             oldest = max((now - state.report_since for state in reported), default=0.0)
         gauges = [
             ("nodes", "Nodes that are known", len(states)),

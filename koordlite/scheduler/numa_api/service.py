@@ -101,8 +101,7 @@ class NumaService(Router, Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The answer to a scrape."""
-        nodes = sum(row is not None for row in self._cluster.rows)
-        yield families.single("koordlite_numa_api_nodes", "Nodes that are known", nodes)
+        yield families.single("koordlite_numa_api_nodes", "Nodes that are known", len(self._cluster.rows))
         ready = not self._not_ready()
         yield families.single("koordlite_numa_api_ready", "1 while what is known may be believed", ready)
         meaning, total = "Faults of the program, each of which left a node out", self._cluster.faults.total
@@ -128,7 +127,7 @@ class NumaService(Router, Collector):
         """All nodes, those that have changed worked out anew."""
         with self._cluster.lock:
             self._cluster.refresh()
-            rows = [row for row in self._cluster.rows if row is not None]
+            rows = list(self._cluster.rows.values())
         return [node for row in rows if (node := self._view(row)) is not None]
 
     def _node(self, name: str) -> NodeView | None:
@@ -159,7 +158,7 @@ class NumaService(Router, Collector):
     def _night_rows(self) -> Sequence[NodeNight]:
         with self._cluster.lock:
             self._cluster.refresh()
-            names = [row.name for row in self._cluster.rows if row is not None]
+            names = list(self._cluster.rows)
         return (
             self._nights.rows(names)
             if self._nights

@@ -37,7 +37,7 @@ def of_pod(extender: Extender, key: str) -> dict[str, Any] | None:
         pod, assumed = cluster.pod_of(key), cluster.assumed.of_pod(attempt.uid)
         shape, front = attempt.shape, {attempt.chosen, *attempt.best}
         # The chosen one and the best ones first, then as many as there is space for.
-        rows = sorted(attempt.nodes, key=lambda row: (row.name != attempt.chosen, row.name not in front, row.name))
+        rows = sorted(attempt.rows, key=lambda row: (row.name != attempt.chosen, row.name not in front, row.name))
         document = {
             "pod": key,
             "uid": attempt.uid,
@@ -105,7 +105,7 @@ def of_all(extender: Extender, watches: Iterable[Mapping[str, Any]]) -> dict[str
         states, now = list(cluster.states()), cluster.now()
         dirty = [state for state in states if state.dirty_since is not None]
         return {
-            "nodes": len(cluster.index),
+            "nodes": len(cluster.rows),
             "reports": sum(state.report is not None for state in states),
             "pods": len(cluster.pods),
             "policies": collections.Counter(state.report.policy for state in states if state.report),

@@ -62,9 +62,8 @@ def _measure(nodes: int, args: argparse.Namespace) -> None:
     extender = Extender(cluster, wall=time.time, binder=Accepting())
     settle_memory()
     shapes = [_shape(dice) for _ in range(args.shapes)]
-    names = sorted(cluster.index) or [f"node-{n:05}" for n in range(nodes)]
     cluster.refresh()
-    names = sorted(cluster.index)
+    names = sorted(cluster.rows)
     cpu, wall, binds, firsts = [], [], [], []
     asked_about: set[int] = set()
     for number in range(args.pods):
