@@ -29,7 +29,7 @@ from koordlite.model.wire import crane, objects
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.reservation.placed import ReservationIndex
 from koordlite.reservation.pods import ClusterPod, PodShape, Shapes
-from koordlite.scheduler.judgement import judge, reserved
+from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 from koordlite.scheduler.judgement.reports import Report
 from koordlite.scheduler.node_state import NodeState
@@ -429,8 +429,7 @@ class Cluster:
         signed = row.report is not None and bool(row.report.fingerprint)
         if signed and shape.aligned and since is not None and self.now() - since < PATIENCE_SECONDS:
             return BEHIND
-        rows = reserved.freed(reserved.taking(row, one))
-        texts = [judge.refusal(shape, each, self.settings) for each in rows]
+        texts = [judge.refusal(shape, each, self.settings) for each in judge.freed(judge.taking(row, one))]
         return "" if "" in texts else texts[0]
 
     def pod_of(self, key: str) -> ClusterPod | None:

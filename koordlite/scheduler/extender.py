@@ -24,7 +24,7 @@ from koordlite.reservation.matching import Candidate
 from koordlite.reservation.pods import ClusterPod, PodShape
 from koordlite.scheduler.attempts import SAMPLES, Attempt, Attempts, RefusedPod
 from koordlite.scheduler.cluster import Board, Cluster
-from koordlite.scheduler.judgement import judge, reserved
+from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row
 from koordlite.scheduler.loads import LoadJudgement, Loads
 from koordlite.scheduler.nominations import Nominations, Offer, Victims
@@ -95,11 +95,11 @@ class Matches(msgspec.Struct, frozen=True):
                 text = judge.refusal(self.shape, row, self.settings)
             except Exception as error:  # noqa: BLE001 - one node's fault costs that node
                 text = f"{type(error).__name__}: a fault of the program itself"
-            if text := text or (reserved.OCCUPIED if self.waits and reserved.is_occupied(row) else ""):
+            if text := text or (judge.OCCUPIED if self.waits and judge.is_occupied(row) else ""):
                 refused[name] = text
         own = {name for name, row in self.rows.items() if row.reservations.taking}
         if self.waits or any(name in own and name not in refused for name in names):
-            refused |= {name: reserved.ELSEWHERE for name in names if name not in own and name not in refused}
+            refused |= {name: judge.ELSEWHERE for name in names if name not in own and name not in refused}
         return refused
 
     def scores(self, names: Sequence[str], by_shape: Sequence[int]) -> list[int]:
@@ -178,7 +178,6 @@ class Extender:
                     self._remember_refusal(pod, obj, board, names, matches, load=load, busy=busy, before=before)
             if len(passed) == 1:
                 self._assume_for_now(pod, passed[0], attempt)
-                self._undecided = pod.uid, self.cluster.now()
         return passed, refused
 
     def prioritize(self, obj: objects.PodObject, names: Sequence[str]) -> list[tuple[str, int]]:
@@ -200,7 +199,6 @@ class Extender:
                     attempt.answers, attempt.best = ranks, best
             if best:
                 self._assume_for_now(pod, best[0], attempt)
-                self._undecided = pod.uid, self.cluster.now()
         return answer
 
     def preempt(self, obj: objects.PodObject, victims: Mapping[str, Victims]) -> dict[str, Victims]:
@@ -254,8 +252,25 @@ class Extender:
                 self._note_binding(pod)
             self._binder.bind(pod, node, promise.annotations)
         except BindError as error:
-            return self._unbound(f"{namespace}/{name}", uid, error)
-        self._bound(pod, node, promise)
+            key = f"{namespace}/{name}"
+            with self.cluster.lock:
+                if error.is_certain:
+                    if self.loads is not None:
+                        self.loads.remove_pod(key)
+                    self.cluster.assumed.end(uid, "bind failed", self.cluster.now())
+                if (attempt := self.attempts.of_uid(key, uid)) is not None:
+                    attempt.events.append(f"bind failed: {error}")
+            LOG.warning("bind of pod %s failed: %s", key, error, extra={"pod": key, "flow": "bind"})
+            return str(error)
+        with self.cluster.lock:
+            self._nominations.drop(uid)
+            attempt = self.attempts.of_uid(pod.key, uid)
+            if attempt is not None and attempt.chosen != node:
+                attempt.chosen, attempt.numa_nodes = node, promise.numa_nodes
+                attempt.annotations = dict(promise.annotations)
+                attempt.events.append(f"bound to {node}")
+            if self.cluster.assumed.of_pod(uid) is not None:
+                self.cluster.assume(pod, node, "bound", promise.annotations)
         return ""
 
     def warm(self) -> None:
@@ -351,9 +366,12 @@ class Extender:
             rows = [(node, cluster.row(node)) for node in cluster.reserved.nodes_for(candidate)]
         for node, row in rows:
             try:
-                if row is not None and (as_seen := self._as_seen(shape, candidate, row)) is not row:
+                if row is None:
+                    continue
+                as_seen = judge.for_candidate(candidate, shape, row, cluster.settings)
+                if as_seen is not row:
                     own[node] = as_seen
-                    waits = waits or reserved.waits_for(candidate, row)
+                    waits = waits or judge.waits_for(candidate, row)
             except Exception as error:  # noqa: BLE001 - one node's fault costs its reservations
                 cluster.faults.note(node, error)
         if not own:
@@ -367,11 +385,6 @@ class Extender:
                     self._waiting_since.popitem(last=False)
             waits = now - since < cluster.settings.hold_seconds
         return Matches(shape, cluster.settings, candidate, _with_first(own), waits)
-
-    def _as_seen(self, shape: PodShape, candidate: Candidate, row: Row) -> Row:
-        """The node as it is for this pod."""
-        settings = self.cluster.settings
-        return reserved.for_candidate(candidate, row, lambda each: judge.verdict(shape, each, settings).passes)
 
     def _remember_attempt(
         self,
@@ -414,6 +427,7 @@ class Extender:
             attempt.numa_nodes = promise.numa_nodes
         if pod.shape.exclusive or promise.annotations:
             self.cluster.assume(pod, node, "tentative", promise.annotations)
+        self._undecided = pod.uid, self.cluster.now()
 
     def _to_bind(self, namespace: str, name: str, uid: str, node: str) -> tuple[ClusterPod, Candidate | None]:
         """The pod, from the watch, from its attempt, or from the API server, and as it looks for reservations."""
@@ -458,8 +472,9 @@ class Extender:
         """Allocation of the pod on the node as it is now."""
         if row is None:
             return Promise()
-        as_seen = row if candidate is None else self._as_seen(pod.shape, candidate, row)
-        return judge.promise(pod.shape, as_seen, self.cluster.settings, pod.uid)
+        if candidate is not None:
+            row = judge.for_candidate(candidate, pod.shape, row, self.cluster.settings)
+        return judge.promise(pod.shape, row, self.cluster.settings, pod.uid)
 
     def _assume_if_it_fits(self, pod: ClusterPod, node: str, promise: Promise) -> Promise:
         if promise.refusal and pod.uid not in self._nominations:
@@ -469,34 +484,10 @@ class Extender:
             self.loads.bound(pod.uid, node)
         return promise
 
-    def _bound(self, pod: ClusterPod, node: str, promise: Promise) -> None:
-        with self.cluster.lock:
-            self._nominations.drop(pod.uid)
-            attempt = self.attempts.of_uid(pod.key, pod.uid)
-            if attempt is not None and attempt.chosen != node:
-                attempt.chosen, attempt.numa_nodes = node, promise.numa_nodes
-                attempt.annotations = dict(promise.annotations)
-                attempt.events.append(f"bound to {node}")
-            if self.cluster.assumed.of_pod(pod.uid) is not None:
-                self.cluster.assume(pod, node, "bound", promise.annotations)
-
-    def _unbound(self, key: str, uid: str, error: BindError) -> str:
-        with self.cluster.lock:
-            if error.is_certain:
-                if self.loads is not None:
-                    self.loads.remove_pod(key)
-                self.cluster.assumed.end(uid, "bind failed", self.cluster.now())
-            attempt = self.attempts.of_uid(key, uid)
-            if attempt is not None:
-                attempt.events.append(f"bind failed: {error}")
-        LOG.warning("bind of pod %s failed: %s", key, error, extra={"pod": key, "flow": "bind"})
-        return str(error)
-
     def note(self, pod: ClusterPod, text: str) -> None:
         """Remember for people what became of the pod after its attempt."""
         with self.cluster.lock:
-            attempt = self.attempts.of_uid(pod.key, pod.uid)
-            if attempt is not None:
+            if (attempt := self.attempts.of_uid(pod.key, pod.uid)) is not None:
                 attempt.events.append(text)
 
 

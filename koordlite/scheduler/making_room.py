@@ -19,7 +19,7 @@ from koordlite.numa.nrt.filter import NANO, Amounts, Zones
 from koordlite.report import rooms as room_text
 from koordlite.reservation.pods import ClusterPod, PodShape
 from koordlite.scheduler.extender import Extender
-from koordlite.scheduler.judgement import judge, reserved, victims
+from koordlite.scheduler.judgement import judge, victims
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.node_state import admitted
 from koordlite.scheduler.report.documents import amounts_text
@@ -324,10 +324,7 @@ class _Board:
         row = self._changed.get(node) or self._rows[node]
         if item is not self.waiting or self._candidate is None or not row.reservations.placed:
             return row
-        settings = self._settings
-        return reserved.for_candidate(
-            self._candidate, row, lambda each: judge.verdict(item.shape, each, settings).passes
-        )
+        return judge.for_candidate(self._candidate, item.shape, row, self._settings)
 
     def _promised(self, pod: ClusterPod, node: str) -> ClusterPod:
         """The pod on that node with what its Binding would carry."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 
 from koordlite.model import keys
 from koordlite.model.wire.reservation import ReservationObject
-from koordlite.scheduler.judgement.reserved import ELSEWHERE, OCCUPIED
+from koordlite.scheduler.judgement.judge import ELSEWHERE, OCCUPIED
 from koordlite.scheduler.nominations import Victims
 from koordlite.scheduler.report import documents, texts
 from tests.scheduler.builders import Scene, as_object, bound, pod

@@ -16,6 +16,9 @@ from koordlite.numa import volcano
 from koordlite.numa.nrt import filter as nrt
 from koordlite.numa.nrt import score as nrt_score
 from koordlite.numa.nrt.filter import add
+from koordlite.reservation import matching
+from koordlite.reservation.matching import Candidate
+from koordlite.reservation.placed import PlacedReservation, preferred
 from koordlite.reservation.pods import PodShape
 from koordlite.scheduler.judgement import crane, koordinator, reserved
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row, Score, Verdict
@@ -23,6 +26,8 @@ from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row, Sco
 KUBELET, VOLCANO = "kubelet", "volcano"
 INVALID = "invalid node topology data"
 """Upstream's text for a node about which nothing may be concluded at present."""
+ELSEWHERE = "node(s) other than that of the reservation for the pod"
+OCCUPIED = "node(s) on which a placeholder still has the CPUs reserved for the pod"
 SINGLE, RESTRICTED = "single-numa-node", "restricted"
 _NOT_ALIGNED = Verdict(KUBELET, why="kubelet aligns nothing that the pod asks for")
 _NO_REPORT = Verdict(KUBELET, why="no NodeResourceTopology: its NUMA nodes are unknown")
@@ -87,6 +92,80 @@ def refusal(shape: PodShape, row: Row, settings: JudgeSettings) -> str:
         return INVALID
     fit = _fit(shape, row, settings)
     return fit.why_not if fit is not None else ""
+
+
+def for_candidate(candidate: Candidate, shape: PodShape, row: Row, settings: JudgeSettings) -> Row:
+    """The node as this pod sees it: with the best of the reservations it may take in which it finds its capacity.
+
+    A pod that may do without one, and finds it in none, is judged by what the node has beside them. It waits for one
+    that is handed over to it, or on whose node pods leave, such as placeholders of reservations that are over, or have
+    not been reported yet.
+    """
+
+    def passes(one: Row) -> bool:
+        return verdict(shape, one, settings).passes
+
+    on_node = row.reservations
+    if candidate.ignores:
+        return msgspec.structs.replace(row, reservations=msgspec.structs.replace(on_node, ignores=True), extra={})
+    mine = preferred(candidate, [one for one in on_node.placed if _may_take(candidate, one, row)])
+    rows = [taking(row, one, is_rest=one.is_rest(candidate.pod.metadata)) for one in mine]
+    fallback = rows[0] if rows and candidate.affinity is not None else row
+    # What cannot be known yet, or is about to be free, keeps no owner from its place.
+    leaving = any(pod.deleting or (pod.stands_for and pod.stands_for not in on_node.uids) for pod in row.pods)
+    surely = on_node.is_behind or leaving or any(one.handed_to for one in mine)
+    fitting = next((each for each in rows if any(map(passes, freed(each)))), None)
+    row = fitting or (rows[0] if rows and surely else fallback)
+    # Placeholders that only the report still has do not count where the pod fits wherever they were.
+    on_node = row.reservations
+    if on_node.taking in on_node.freed and not any(pod.stands_for == on_node.taking for pod in row.pods):
+        cases = list(freed(row))
+        return cases[0] if all(map(passes, cases)) else row
+    return row
+
+
+def taking(row: Row, one: PlacedReservation, *, is_rest: bool = False) -> Row:
+    """The node as a pod meets it that takes this reservation."""
+    on_node = msgspec.structs.replace(row.reservations, taking=one.uid, is_rest=is_rest)
+    return msgspec.structs.replace(row, reservations=on_node, extra={})
+
+
+def freed(row: Row) -> Iterator[Row]:
+    """The node once the placeholders of the reservation that the pod takes have gone, in each way in which they may be
+    on its NUMA nodes: what they have is for the pod, and goes with them."""
+    on_node = row.reservations
+    cases = on_node.freed.get(on_node.taking)
+    if not cases:
+        yield row
+        return
+    pods = tuple(pod for pod in row.pods if pod.stands_for != on_node.taking)
+    for zones in cases:
+        yield msgspec.structs.replace(row, zones=zones, at_most={}, pods=pods, extra={})
+
+
+def is_occupied(row: Row) -> bool:
+    """Tell whether a placeholder still has the CPUs that the pod is to get: a node's agent gives CPUs to one pod
+    only."""
+    one = row.reservations.match
+    if one is None or row.reservations.is_rest or not one.own.cpus:
+        return False
+    remainder = one.hand_over.rest if one.hand_over is not None else ""
+    return any(pod.stands_for == one.uid and not pod.deleting and pod.name != remainder for pod in row.pods)
+
+
+def waits_for(candidate: Candidate, row: Row) -> bool:
+    """Tell whether room on this node is going to be made for the pod, so that it does not go elsewhere meanwhile."""
+    uid = candidate.pod.metadata.uid
+    return any(_may_take(candidate, one, row) and not one.gave_up(uid) for one in row.reservations.placed)
+
+
+def _may_take(candidate: Candidate, one: PlacedReservation, row: Row) -> bool:
+    if one.is_rest(candidate.pod.metadata):
+        return True
+    if candidate.ignores or not one.is_matchable or one.handed_to not in ("", candidate.pod.metadata.uid):
+        return False
+    labels = row.node.labels if row.node else {}
+    return matching.match(candidate, one.object, one.holding.allocatable, labels) == matching.MATCHED
 
 
 def promise(shape: PodShape, row: Row, settings: JudgeSettings, uid: str) -> Promise:

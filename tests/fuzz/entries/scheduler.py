@@ -31,7 +31,7 @@ from koordlite.reservation import step
 from koordlite.reservation.placeholder import PlaceholderSettings
 from koordlite.reservation.world import World
 from koordlite.scheduler import watches
-from koordlite.scheduler.judgement import reserved
+from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.load import LoadAwareSchedulingArgs
 from koordlite.scheduler.judgement.nodes import JudgeSettings
 from koordlite.scheduler.loads import Loads
@@ -103,7 +103,7 @@ class Side:
             made["metadata"]["uid"] += str(next(_PODS))
             passed, refused = self.scene.filter(made, "good", "bad")
             # A Reservation whose owners are all pods takes this one, too, which then goes to the node reserved for it.
-            served = "good" in passed or refused["good"] == reserved.ELSEWHERE
+            served = "good" in passed or refused["good"] == judge.ELSEWHERE
             assert served or made["metadata"]["name"] != "plain", refused
             self.scene.schedule(made, "good", "bad")
             documents.of_pod(self.scene.extender, f"ns/{made['metadata']['name']}")
