@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from descheduler.picture.pods import SpecKey, TemplateKey
-from koordlite.model.pod import pod_reader, resizing
+from koordlite.model.pod import pod_reader
 from koordlite.model.pod.values import Pod
 from koordlite.model.wire import objects
 
@@ -94,7 +94,7 @@ class Packer:
     def small(self, obj: objects.PodObject) -> PackedPod:
         """The pod with shared parts and the amounts that count, without volumes and container ids that no rule looks
         at."""
-        obj = resizing.counted(obj)
+        obj = pod_reader.counted(obj)
         parts = self._parts_of(obj)
         template, labels = self._template(obj, parts)
         notes = {key: text for key, text in (obj.metadata.annotations or {}).items() if _READ.match(key)} or None

@@ -40,8 +40,8 @@ from koordlite.model.wire.reservation import (
 )
 from koordlite.report.metrics import families
 from koordlite.reservation import step
-from koordlite.reservation.actions import Say, Step
 from koordlite.reservation.placeholder import PlaceholderSettings
+from koordlite.reservation.step import Say, Step
 from koordlite.reservation.world import World
 from koordlite.reservation.writer import GROUP_VERSION, Refused, Writer
 from koordlite.threads import Worker

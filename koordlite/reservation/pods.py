@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from koordlite.model import keys, times
-from koordlite.model.pod import pod_reader, resizing
+from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity, add_resources
 from koordlite.model.wire import objects
@@ -179,7 +179,7 @@ class Shapes:
 
     def of(self, obj: objects.PodObject) -> PodShape:
         """The shape of a pod; pods that differ in nothing that decides share one."""
-        obj = resizing.counted(obj)
+        obj = pod_reader.counted(obj)
         key = _key(obj)
         shape = self._shapes.get(key)
         if shape is None:

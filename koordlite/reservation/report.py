@@ -13,8 +13,8 @@ from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.reservation import Owner, ReservationObject
 from koordlite.reservation import hand_over, lifecycle, matching, placed, placeholder, validity, waiting
-from koordlite.reservation.actions import Case
 from koordlite.reservation.pods import ClusterPod, total_requests
+from koordlite.reservation.step import Case
 from koordlite.reservation.world import World
 
 Document = dict[str, Any]

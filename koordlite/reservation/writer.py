@@ -14,7 +14,7 @@ from koordlite.kube.watch import sources
 from koordlite.model import merge_patch
 from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import ReservationObject
-from koordlite.reservation.actions import (
+from koordlite.reservation.step import (
     Action,
     Annotate,
     AnnotatePod,

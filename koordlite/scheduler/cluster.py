@@ -30,8 +30,7 @@ from koordlite.model.wire.reservation import ReservationObject
 from koordlite.reservation.placed import ReservationIndex
 from koordlite.reservation.pods import ClusterPod, PodShape, Shapes
 from koordlite.scheduler.judgement import judge
-from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
-from koordlite.scheduler.judgement.reports import Report
+from koordlite.scheduler.judgement.nodes import JudgeSettings, Report, Row
 from koordlite.scheduler.node_state import NodeState
 
 LOG = logging.getLogger(__name__)

@@ -22,8 +22,7 @@ from koordlite.numa.nrt.filter import Amounts, Zones, add
 from koordlite.reservation.placed import NO_RESERVATIONS
 from koordlite.reservation.pods import ClusterPod
 from koordlite.scheduler.judgement import judge, koordinator, victims
-from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
-from koordlite.scheduler.judgement.reports import Container, Report, beside_owners
+from koordlite.scheduler.judgement.nodes import Container, JudgeSettings, Report, Row, beside_owners
 from koordlite.scheduler.judgement.victims import NOTHING_OWED, settled
 
 MOST_CASES = 16

@@ -18,8 +18,7 @@ import msgspec
 from koordlite.kube.client import backoff
 from koordlite.model import keys, times
 from koordlite.reservation.pods import ClusterPod, PodShape
-from koordlite.scheduler.attempts import RefusedPod
-from koordlite.scheduler.extender import BindError, Extender
+from koordlite.scheduler.extender import BindError, Extender, RefusedPod
 from koordlite.threads import Periodic
 
 LOG = logging.getLogger(__name__)

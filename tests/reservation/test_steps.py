@@ -14,8 +14,8 @@ from reservecluster import START, ReserveCluster, broken, unsettled
 from koordlite.model import keys
 from koordlite.model.wire.objects import OwnerReference
 from koordlite.reservation import hand_over, lifecycle, report, step
-from koordlite.reservation.actions import Action, Case, Step
 from koordlite.reservation.controller import rival
+from koordlite.reservation.step import Action, Case, Step
 from koordlite.reservation.world import World
 
 

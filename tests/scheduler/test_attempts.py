@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordlite.scheduler import attempts
+from koordlite.scheduler import extender
 from koordlite.scheduler.report import documents
 from tests.scheduler.builders import Scene, as_object, pod
 
@@ -12,8 +12,8 @@ FREE, TAKEN = {"cpu": "8", "memory": "32Gi"}, {"cpu": "0", "memory": "0"}
 
 
 def world(monkeypatch: pytest.MonkeyPatch, *, rows: int, pods: int = 100) -> Scene:
-    monkeypatch.setattr(attempts, "MOST_ROWS", rows)
-    monkeypatch.setattr(attempts, "MOST_PODS", pods)
+    monkeypatch.setattr(extender, "MOST_ROWS", rows)
+    monkeypatch.setattr(extender, "MOST_PODS", pods)
     scene = Scene()
     for number in range(40):
         scene.node(f"n{number:02}", *([FREE] if number % 2 else [TAKEN]), signed=[])
@@ -36,7 +36,7 @@ def test_old_attempts_keep_the_chosen_node_and_some_of_each_kind(monkeypatch: py
     retained = {each["node"] for each in oldest["nodes"]}
     assert oldest["onlySomeNodes"]
     assert "n39" in retained
-    assert sum(bool(each["refusal"]) for each in oldest["nodes"]) == attempts.SAMPLES
+    assert sum(bool(each["refusal"]) for each in oldest["nodes"]) == extender.SAMPLES
     assert (oldest["passed"], oldest["refused"]) == (20, {"cannot align container": 20})
 
 

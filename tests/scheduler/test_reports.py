@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from koordlite.model import keys
 from koordlite.model.wire import objects
 from koordlite.numa.nrt import placement
-from koordlite.scheduler.judgement import reports
+from koordlite.scheduler.judgement import nodes
 
 amount = st.sampled_from(["0", "4", "1500m", "8Gi", "-1", "lots", "", "1e400"]) | st.text(max_size=4)
 resource = st.fixed_dictionaries(
@@ -45,7 +45,7 @@ attribute = st.fixed_dictionaries(
 def test_every_report_can_be_read(zones: object, attributes: object, note: str | None) -> None:
     notes = {} if note is None else {keys.PLACEMENT: note}
     obj = {"metadata": {"name": "n", "annotations": notes}, "zones": zones, "attributes": attributes}
-    result = reports.Report(msgspec.convert(obj, objects.NRTObject, strict=False))
+    result = nodes.Report(msgspec.convert(obj, objects.NRTObject, strict=False))
     assert result.available.keys() == result.totals.keys()
     assert all(0 <= node < 64 for node in result.available)
     if not result.problems:

@@ -20,7 +20,8 @@ from koordlite.model.pod.pod_reader import effective_requests
 from koordlite.model.wire.objects import NodeObject, PodCondition, PodObject
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.reservation import hand_over, lifecycle, step
-from koordlite.reservation.actions import (
+from koordlite.reservation.placeholder import PlaceholderSettings
+from koordlite.reservation.step import (
     Action,
     Annotate,
     AnnotatePod,
@@ -32,7 +33,6 @@ from koordlite.reservation.actions import (
     Step,
     WriteStatus,
 )
-from koordlite.reservation.placeholder import PlaceholderSettings
 from koordlite.reservation.world import World
 
 START = 1_800_000_000.0

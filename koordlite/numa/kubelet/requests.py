@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from koordlite.model.errors import Problem
-from koordlite.model.pod import pod_reader, resizing
+from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import NANO
 from koordlite.model.wire import objects
@@ -83,7 +83,7 @@ def of_pod(pod: objects.PodObject, problems: list[Problem] | None = None) -> Pod
     CPUs and memory of a pod with pod-level resources are not aligned, unless kubelet's gate PodLevelResourceManagers is
     on, which is off by default.
     """
-    spec, noted = resizing.counted(pod).spec, [] if problems is None else problems
+    spec, noted = pod_reader.counted(pod).spec, [] if problems is None else problems
     guaranteed = pod_reader.kube_qos(pod) is KubeQoS.GUARANTEED
     reserved = guaranteed and not (spec.resources and (spec.resources.requests or spec.resources.limits))
     owner = f"pod/{pod.metadata.namespace}/{pod.metadata.name}"

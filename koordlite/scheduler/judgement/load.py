@@ -17,7 +17,7 @@ import msgspec
 
 from koordlite.model import duration, keys, times
 from koordlite.model.errors import UNREADABLE, Problem
-from koordlite.model.pod import eviction, pod_reader, resizing
+from koordlite.model.pod import eviction, pod_reader
 from koordlite.model.pod.qos import PriorityClass
 from koordlite.model.quantity import Quantity, parse_resources
 from koordlite.model.settings import bounded
@@ -230,7 +230,7 @@ def pod_load(obj: objects.PodObject, args: LoadAwareSchedulingArgs, now: float) 
     # What a pod of class koord-free asks for has no name of its own, and is not estimated.
     plain = pod.priority_class in (PriorityClass.PROD, PriorityClass.NONE)
     own_names = eviction.OWN_NAMES.get(pod.priority_class, {})
-    limits = pod_reader.effective_limits(resizing.counted(obj).spec)
+    limits = pod_reader.effective_limits(pod_reader.counted(obj).spec)
     estimate = {}
     for resource, factor in factors.items():
         if resource not in args.resources:

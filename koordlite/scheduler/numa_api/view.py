@@ -21,8 +21,7 @@ from koordlite.model.reading.go_words import STRICT_RESERVATION, is_on
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
 from koordlite.reservation.pods import ClusterPod
-from koordlite.scheduler.judgement.nodes import Row
-from koordlite.scheduler.judgement.reports import Report
+from koordlite.scheduler.judgement.nodes import Report, Row
 
 STALE_SECONDS = 180.0
 """A placement that is older is not believed: three of the longest periods at which agents publish."""

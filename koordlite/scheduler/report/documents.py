@@ -16,9 +16,8 @@ from koordlite.model import duration, times
 from koordlite.model.quantity import Quantity
 from koordlite.numa.nrt.filter import NANO
 from koordlite.reservation.placed import PlacedReservation
-from koordlite.scheduler.attempts import Attempt
 from koordlite.scheduler.cluster import Cluster
-from koordlite.scheduler.extender import Extender
+from koordlite.scheduler.extender import Attempt, Extender
 from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 from koordlite.scheduler.node_state import NodeState

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from descheduler.snapshot.pack import Packer
-from koordlite.model.pod import pod_reader, resizing
+from koordlite.model.pod import pod_reader
 from koordlite.model.wire.objects import PodObject
 from koordlite.numa.kubelet import requests
 from koordlite.reservation import pods
@@ -95,7 +95,7 @@ def test_an_amount_that_cannot_be_read_leaves_the_one_of_the_spec() -> None:
 
 
 def test_a_pod_that_is_not_resized_is_the_same_object() -> None:
-    assert resizing.counted(AS_ASKED) is AS_ASKED
+    assert pod_reader.counted(AS_ASKED) is AS_ASKED
 
 
 def test_pods_that_share_a_template_and_are_not_resized_share_their_parts() -> None:

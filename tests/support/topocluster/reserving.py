@@ -13,7 +13,8 @@ from koordlite.model import times
 from koordlite.model.wire import objects
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.reservation import step
-from koordlite.reservation.actions import (
+from koordlite.reservation.placeholder import PlaceholderSettings
+from koordlite.reservation.step import (
     Action,
     Annotate,
     AnnotatePod,
@@ -23,7 +24,6 @@ from koordlite.reservation.actions import (
     Step,
     WriteStatus,
 )
-from koordlite.reservation.placeholder import PlaceholderSettings
 from koordlite.reservation.world import World
 from tests.support.topocluster.events import Events
 from tests.support.topocluster.store import Store
