@@ -8,8 +8,8 @@ considered, and in the order in which pods go.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import functools
-import json
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Literal
 
@@ -23,8 +23,9 @@ from descheduler.utilization.levels import Steps, percent_text
 from descheduler.utilization.load_args import Pool
 from koordlite.formulas.allocatable import reservation
 from koordlite.model import keys
+from koordlite.model.errors import InputError
+from koordlite.model.picture import node_notes
 from koordlite.model.pod.qos import PriorityClass
-from koordlite.model.quantity import parse_resources
 
 Kind = Literal["high", "prodHigh", "low", "prodLow", "bothLow", ""]
 _MEMORY = "memory"
@@ -102,13 +103,10 @@ def capacity(node: NodeView) -> dict[str, int]:
 
     Source: Koordinator `GetNodeRawAllocatable`; it does not take the reservation off.
     """
-    written = node.node.annotations.get(keys.RAW_ALLOCATABLE, "")
-    try:
-        raw = json.loads(written) if written else {}
-    except ValueError:
-        raw = {}
-    over = parse_resources(raw, "", "", []) if isinstance(raw, dict) else {}
-    allocatable = {**node.node.allocatable, **over}
+    allocatable = node.node.allocatable
+    with contextlib.suppress(InputError):
+        raw = node_notes.parse_raw_allocatable(node.node.annotations.get(keys.RAW_ALLOCATABLE, ""), node.name)
+        allocatable = {**allocatable, **raw}
     return pods.units(reservation.trim_allocatable(allocatable=allocatable, written=node.reservation))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import slices
 
+from koordlite.formulas.allocatable import node_room
 from koordlite.model import duration, keys, node, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
@@ -117,6 +118,7 @@ READERS: list[tuple[Callable[[str], object], tuple[type[Exception], ...]]] = [
     (lambda text: nrt.decode_placement(text, "nrt/n"), (InputError,)),
     (lambda text: nrt.decode_pools(text, "nrt/n"), (InputError,)),
     (lambda text: nrt.decode_cpu_topology(text, "nrt/n"), (InputError,)),
+    (lambda text: node_room.amplification({keys.AMPLIFICATION_RATIO: text}), ()),
     (pod_reader.parse_resource_status, (ValueError,)),
     (lambda text: pod_reader.parse_resource_spec(text, "pod/a/b", []), ()),
     (qos.sub_priority, (ValueError,)),

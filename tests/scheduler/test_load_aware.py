@@ -212,11 +212,9 @@ def test_a_node_may_have_thresholds_of_its_own() -> None:
     assert judged(own=node(annotations=broken), metric=measured(cpu="80")).refusal("a") == CPU
 
 
-def test_the_size_of_a_node_is_that_before_amplification() -> None:
-    own = node(
-        allocatable={"cpu": "150", "memory": "100Gi"},
-        annotations={"node.koordinator.sh/raw-allocatable": '{"cpu": "100"}'},
-    )
+@pytest.mark.parametrize("raw", ['{"cpu": "100"}', '{"cpu": 100}'], ids=["text", "number"])
+def test_the_size_of_a_node_is_that_before_amplification(raw: str) -> None:
+    own = node(allocatable={"cpu": "150", "memory": "100Gi"}, annotations={"node.koordinator.sh/raw-allocatable": raw})
     assert judged(own=own, metric=measured(cpu="70")).refusal("a") == CPU
 
 

@@ -211,7 +211,7 @@ def node_own(obj: objects.NodeObject, args: LoadAwareSchedulingArgs, problems: l
     owner, notes = f"node/{obj.metadata.name}", obj.metadata.annotations or {}
     allocatable = parse_resources(obj.status.allocatable, owner, "status.allocatable", problems)
     if text := notes.get(keys.RAW_ALLOCATABLE):
-        raw = _json(text, dict[str, str], owner, keys.RAW_ALLOCATABLE, problems)
+        raw = _json(text, dict[str, str | int | float], owner, keys.RAW_ALLOCATABLE, problems)
         allocatable = {**allocatable, **parse_resources(raw, owner, keys.RAW_ALLOCATABLE, problems)}
     thresholds = args.thresholds
     if text := notes.get(keys.USAGE_THRESHOLDS):

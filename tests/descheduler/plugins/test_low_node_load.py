@@ -148,6 +148,16 @@ def test_the_node_reservation_is_taken_off_raw_allocatable_too(loaded: Any) -> N
     assert talk(loaded.view(), AT_ONCE + BOUNDS)[0][-1] == "c0"
 
 
+@pytest.mark.parametrize(
+    "raw", ["[" * 100_000, '{"cpu": "1", "memory": "lots"}', "[]"], ids=["nested", "partly", "list"]
+)
+def test_raw_allocatable_counts_as_a_whole_or_not_at_all(loaded: Any, raw: str) -> None:
+    for obj in loaded.objects:
+        if obj["kind"] == "Node":
+            obj["metadata"]["annotations"] = {keys.RAW_ALLOCATABLE: raw}
+    assert talk(loaded.view(), AT_ONCE + BOUNDS)[0] == ["a0", "a1", "a2"]
+
+
 def test_a_pool_has_its_own_thresholds_and_its_nodes_are_judged_once(loaded: Any) -> None:
     loaded.objects[0]["metadata"]["labels"]["pool"] = "x"
     pools = "nodePools: [{name: x, nodeSelector: {matchLabels: {pool: x}}, highThresholds: {cpu: 95}}]\n"
