@@ -19,6 +19,7 @@ from descheduler.migration import objects
 from descheduler.migration.objects import RUNNING, MigrationJob
 from descheduler.utilization import levels
 from koordlite.model import duration, times
+from koordlite.model.wire.reservation import ObjectReference
 
 _DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -40,12 +41,10 @@ class Traffic(msgspec.Struct):
     """The same by `namespace/name`."""
     moving: dict[str, PodView] = msgspec.field(default_factory=dict)
     """Pods of jobs that count, by uid, as far as they are there."""
-    jobs: dict[str, str] = msgspec.field(default_factory=dict)
-    """Pod uid by name of each job that counts."""
+    jobs: dict[str, ObjectReference] = msgspec.field(default_factory=dict)
+    """Pod of each job that counts, gone or not, by uid or name of the job."""
     nodes: Counter[str] = msgspec.field(default_factory=Counter)
     """Moving pods by node."""
-    namespaces: Counter[str] = msgspec.field(default_factory=Counter)
-    """Moving pods by namespace."""
     controllers: dict[str, set[str]] = msgspec.field(default_factory=dict)
     """Keys of moving pods by the uid of their controller."""
 
@@ -71,11 +70,10 @@ class Traffic(msgspec.Struct):
         self.keys |= {job.pod.key: standing} if job.pod.name else {}
         if not counts:
             return
-        self.jobs[job.metadata.uid or job.name] = job.pod.uid
+        self.jobs[job.metadata.uid or job.name] = job.pod
         if pod is not None and pod.uid not in self.moving:
             self.moving[pod.uid] = pod
             self.nodes[pod.node] += 1
-            self.namespaces[pod.pod.namespace] += 1
             self.controllers.setdefault(objects.controller_uid(pod), set()).add(pod.key)
 
 
@@ -116,7 +114,7 @@ def scheduler(pod: PodView, _traffic: Traffic, _workload: Workload | None, args:
 def globally(pod: PodView, traffic: Traffic, _workload: Workload | None, args: MigrationControllerArgs) -> str:
     """Too many jobs at once."""
     most, skipped = args.max_migrating_globally, "MaxMigratingGlobally" in args.skip_eviction_gates
-    count = sum(uid != pod.uid for uid in traffic.jobs.values())
+    count = sum(other.uid != pod.uid for other in traffic.jobs.values())
     return (
         f"{count} jobs are under way, maxMigratingGlobally is {most}" if most and not skipped and count >= most else ""
     )
@@ -132,12 +130,12 @@ def per_node(pod: PodView, traffic: Traffic, _workload: Workload | None, args: M
 
 
 def per_namespace(pod: PodView, traffic: Traffic, _workload: Workload | None, args: MigrationControllerArgs) -> str:
-    """Too many pods of its namespace at once."""
+    """Too many jobs for pods of its namespace at once. The pod that a job has evicted still counts."""
     most, skipped = args.max_migrating_per_namespace, "MaxMigratingPerNamespace" in args.skip_eviction_gates
     if not most or skipped:
         return ""
     where = pod.pod.namespace
-    count = traffic.namespaces[where] - (pod.uid in traffic.moving)
+    count = sum(other.namespace == where and other.uid != pod.uid for other in traffic.jobs.values())
     return f"{count} pods of {where} are on the move, maxMigratingPerNamespace is {most}" if count >= most else ""
 
 

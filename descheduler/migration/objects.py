@@ -129,8 +129,8 @@ class MigrationJob(KubeObject, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Reason of the eviction, in the word of the plugin."""
-        return self.annotations.get(keys.EVICT_REASON) or "NotSet"
+        """Reason of the eviction in the word of the plugin, else the plugin."""
+        return self.annotations.get(keys.EVICT_REASON) or self.annotations.get(keys.EVICT_TRIGGER) or "NotSet"
 
 
 class Reservation(ReservationObject, frozen=True):
@@ -431,28 +431,29 @@ def options(job: MigrationJob, pod: Raw, *, now: float, drop_claims: bool = Fals
     labels = meta.setdefault("labels", {})
     labels[CREATED_BY_LABEL] = CREATOR
     labels.setdefault(keys.RESERVATION_ORDER, str(int(now * 1000)))
-    spec.setdefault("template", _place(pod, drop_claims=drop_claims))
+    node = pod.get("spec", {}).get("nodeName", "")
+    spec["template"] = _place(spec.get("template") or pod, away_from=node, drop_claims=drop_claims)
     if job.room_on:
         meta.setdefault("annotations", {})[keys.ROOM_WANTED] = job.room_on
         spec["template"]["spec"]["nodeName"] = job.room_on
-    owners = _owners(pod)
-    if owners:
-        spec.setdefault("owners", owners)
+    if not spec.get("owners") and (owners := _owners(pod)):
+        spec["owners"] = owners
     spec["allocateOnce"] = True
-    if job.spec.ttl and "ttl" not in spec and "expires" not in spec:
+    if duration.seconds(job.spec.ttl or "0") > 0 and "ttl" not in spec and "expires" not in spec:
         spec["ttl"] = job.spec.ttl
     name = meta.get("name") or meta.get("generateName", "")
     ref = ObjectReference(api_version=GROUP_VERSION, kind="Reservation", name=name)
     return ReservationOptions(reservation_ref=ref, template=template)
 
 
-def _place(pod: Raw, *, drop_claims: bool) -> dict[str, Any]:
-    meta = {key: value for key, value in pod.get("metadata", {}).items() if key not in _OF_THE_SERVER}
-    spec = copy.deepcopy(dict(pod.get("spec", {})))
-    node = spec.pop("nodeName", "")
-    if node:
+def _place(template: Raw, *, away_from: str, drop_claims: bool) -> dict[str, Any]:
+    """The pod template of the reservation: that of the job, or the pod itself, on any node but `away_from`."""
+    meta = {key: value for key, value in template.get("metadata", {}).items() if key not in _OF_THE_SERVER}
+    spec = copy.deepcopy(dict(template.get("spec", {})))
+    spec.pop("nodeName", None)
+    if away_from:
         # Required node affinity against the node; terms are alternatives, so each of them gets it.
-        line = {"key": "metadata.name", "operator": "NotIn", "values": [node]}
+        line = {"key": "metadata.name", "operator": "NotIn", "values": [away_from]}
         affinity = spec.get("affinity") or {}
         of_nodes = affinity.get("nodeAffinity") or {}
         rule = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -471,6 +472,7 @@ def _owners(pod: Raw) -> list[dict[str, Any]]:
     conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}
     if status.get("phase") == "Pending" and conditions.get("PodScheduled") == "False":
         named = {"kind": "Pod", "namespace": namespace, "name": meta.get("name", ""), "uid": meta.get("uid", "")}
-        return [{"object": {"apiVersion": "v1", **named}}]
+        # Without an apiVersion: the pods that koord-scheduler compares it with have none.
+        return [{"object": named}]
     controllers = [owner for owner in meta.get("ownerReferences") or () if owner.get("controller")]
     return [{"controller": {**owner, "namespace": namespace}} for owner in controllers[:1]]

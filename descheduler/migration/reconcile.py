@@ -149,9 +149,9 @@ def _begin(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
         return job
     ref = job.pod
     if not ref.namespace or not ref.name:
-        return _failed(job, "InvalidPodRef", "podRef needs a namespace and a name", error=True)
+        return _failed(job, "InvalidPodRef", "Abort job caused by invalid PodRef", error=True)
     if state.pod is None:
-        return _failed(job, "MissingPod", f'there is no Pod "{ref.key}"', error=True)
+        return _missing_pod(job, error=True)
     if not same_pod(job, state.pod):
         return _failed(job, "MissingPod", f'Pod "{ref.key}" is gone, another one has its name', error=True)
     reference = structs.replace(ref, uid=state.pod.metadata.uid)
@@ -164,7 +164,7 @@ def _give_up_room(job: MigrationJob, state: ClusterState) -> MigrationJob | Step
     if not job.room_on:
         return job
     if state.pod is None or not same_pod(job, state.pod):
-        return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
+        return _missing_pod(job)
     place, node = state.reservation, state.pod.spec.node_name
     if node and (place is None or place.status.node_name != node):
         return _failed(job, "ForbiddenMigratePod", f'Pod "{job.pod.key}" has node "{node}" without its place')
@@ -184,7 +184,7 @@ def _reserve(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
     if job.reservation:
         return with_condition(job, "ReservationCreated", True, now=state.now)
     if state.pod_raw is None or not same_pod(job, state.pod):
-        return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
+        return _missing_pod(job, error=True)
     options = objects.options(job, state.pod_raw, now=state.now, drop_claims=state.drop_claims)
     named = structs.replace(job, spec=structs.replace(job.spec, reservation_options=options))
     body = {"apiVersion": objects.GROUP_VERSION, "kind": "Reservation", **(options.template or {})}
@@ -194,9 +194,10 @@ def _reserve(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
 def _schedule(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
     place = state.reservation
     if place is None:
-        return _failed(job, "MissingReservation", f'Reservation "{job.reservation}" is gone')
+        return _failed(job, "MissingReservation", f'Abort job caused by missing Reservation "{job.reservation}"')
     scheduled = place.condition("Scheduled")
-    refused = scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
+    # Koordinator reads the reason alone, whatever the status is.
+    refused = scheduled is not None and scheduled.reason == "Unschedulable"
     why = scheduled.message if scheduled is not None and refused else ""
     # What was scheduled once stays so: the refusal of a later attempt is not noted.
     if refused and not objects.holds(job, "ReservationScheduled"):
@@ -210,7 +211,7 @@ def _schedule(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
     node = place.status.node_name
     here = state.pod is not None and same_pod(job, state.pod) and state.pod.spec.node_name == node
     if here and not place.for_one_pod and objects.condition(job, "Eviction") is None:
-        why = f'Reservation is on "{node}", where the Pod is already'
+        why = f'Scheduler assignes the Reservation "{job.reservation}" on the same node as the Pod'
         return _failed(job, "ForbiddenMigratePod", why, error=True)
     job = objects.with_status(job, node_name=node)
     return with_condition(job, "ReservationScheduled", True, now=state.now)
@@ -225,10 +226,11 @@ def _assign_pending(job: MigrationJob, state: ClusterState) -> MigrationJob | St
     if place.status.phase == objects.SUCCEEDED and owner is not None and not _is(job.pod, owner):
         return _failed(job, "ForbiddenMigratePod", "Reservation is already bound by another Pod")
     if state.pod is None or not same_pod(job, state.pod):
-        return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
+        return _missing_pod(job)
     scheduled = next((c for c in state.pod.status.conditions or () if c.type == "PodScheduled"), None)
     if scheduled is None or scheduled.status != "True":
-        job = with_condition(job, "PodScheduled", False, now=state.now, reason="Unschedulable")
+        why = (scheduled.message if scheduled else None) or ""
+        job = with_condition(job, "PodScheduled", False, now=state.now, reason="Unschedulable", message=why)
         return Step(job=job, again_seconds=AGAIN_SECONDS)
     text = f'Assign Pod "{job.pod.key}" to node "{state.pod.spec.node_name}"'
     return Step(job=objects.succeeded(with_condition(job, "PodScheduled", True, now=state.now), text))
@@ -241,7 +243,7 @@ def _evict(job: MigrationJob, state: ClusterState) -> MigrationJob | Step:
         # The pod is not there, or is another one: because of us, or before we asked?
         by_us = job.status.status == "Eviction"
         done = with_condition(job, "Eviction", True, now=state.now, reason="EvictComplete")
-        return done if by_us else _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
+        return done if by_us else _missing_pod(job)
     if _under_way(job, state):
         return Step(job=job, again_seconds=AGAIN_SECONDS)
     place = state.reservation
@@ -303,6 +305,10 @@ def eviction_refused(job: MigrationJob, why: str, *, now: float) -> MigrationJob
 
 def _failed(job: MigrationJob, reason: str, message: str, *, error: bool = False) -> Step:
     return Step(job=objects.failed(job, reason, message), error=message if error else "")
+
+
+def _missing_pod(job: MigrationJob, *, error: bool = False) -> Step:
+    return _failed(job, "MissingPod", f'Abort job caused by missing Pod "{job.pod.key}"', error=error)
 
 
 def _is(one: ObjectReference, other: ObjectReference) -> bool:

@@ -79,7 +79,6 @@ def _renamed(step: Step) -> Any:
     if step.create is not None:
         options = job["spec"]["reservationOptions"]
         options["reservationRef"] = {"name": RESERVATION}
-        options["template"]["metadata"].pop("name", None)
     return job
 
 

@@ -69,6 +69,15 @@ def test_what_is_on_the_move_makes_others_wait(given: Any, moving: PodView, reas
     assert refused(pod("a"), [moving], **given) == reason
 
 
+def test_a_pod_that_its_job_has_evicted_counts_in_its_namespace_and_no_longer_on_its_node() -> None:
+    traffic = Traffic.of([job("gone", phase="Running")], [])
+    refusals = [
+        filters.passing(pod("a"), traffic, Workload(100), args(**{limit: 1}))
+        for limit in ("max_migrating_per_namespace", "max_migrating_per_node")
+    ]
+    assert [refusal and refusal.reason for refusal in refusals] == ["MaxMigratingPerNamespace", None]
+
+
 def test_pods_of_all_replica_sets_of_a_deployment_count() -> None:
     sibling = pod("b", owner="older-rs")
     workload = Workload(100, (pod("a"), sibling))

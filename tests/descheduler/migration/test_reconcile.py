@@ -119,6 +119,9 @@ SCHEDULED = {"type": "ReservationScheduled", "status": "True"}
             "Failed", {**REFUSED, "reason": "Other"}, (), "", None, id="a refusal of another kind says nothing"
         ),
         pytest.param("Failed", {**READY, "message": "on new"}, (), "", None, id="the words of a success are no reason"),
+        pytest.param(
+            "Failed", {**REFUSED, "status": ""}, (), "0/3 nodes", ("False", "0/3 nodes"), id="without a status"
+        ),
         pytest.param("Available", {**READY, "reason": "Other"}, (), "", None, id="True for another reason is no place"),
         pytest.param("Pending", REFUSED, (SCHEDULED,), "", ("True", ""), id="what was scheduled once stays so"),
     ],
@@ -155,6 +158,23 @@ def test_a_reservation_is_like_the_pod_but_for_its_node() -> None:
     assert "nodeName" not in spec["template"]["spec"]
 
 
+def test_the_template_of_a_job_keeps_off_the_old_node_as_well() -> None:
+    own = {"spec": {"template": {"spec": {"nodeName": "old", "priority": 7}}, "owners": []}}
+    found = step(job({"reservationOptions": {"template": own}})).create
+    assert found is not None
+    spec = found["spec"]["template"]["spec"]
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert (spec.get("nodeName"), spec["priority"]) == (None, 7)
+    assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["old"]}]}]
+    assert found["spec"]["owners"][0]["controller"]["uid"] == "rs"
+
+
+def test_a_job_that_lives_for_ever_leaves_the_life_of_its_place_to_the_scheduler() -> None:
+    found = step(job({"ttl": "0s"})).create
+    assert found is not None
+    assert "ttl" not in found["spec"]
+
+
 def test_every_term_of_an_affinity_keeps_off_the_old_node() -> None:
     terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]} for key in "ab"]
     rule = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -169,16 +189,21 @@ def test_every_term_of_an_affinity_keeps_off_the_old_node() -> None:
 
 
 def test_a_pending_pod_takes_its_place_itself() -> None:
-    unscheduled = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]}
+    unscheduled = {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}],
+    }
     found = step(job(), pod_raw={**POD, "status": unscheduled}).create
     assert found is not None
-    assert found["spec"]["owners"][0]["object"]["uid"] == "u1"
+    # Without an apiVersion: koord-scheduler compares it with that of the pod, which a watch leaves empty.
+    assert found["spec"]["owners"] == [{"object": {"kind": "Pod", **REF}}]
     owned = msgspec.structs.replace(ClusterState(now=NOW), pod=pod(status=unscheduled))
     waiting = msgspec.structs.replace(
         place(), spec=msgspec.convert({"owners": found["spec"]["owners"]}, ReservationSpec)
     )
     told = reconcile.step(job({"reservationOptions": MADE}), msgspec.structs.replace(owned, reservation=waiting))
     assert (told.job.status.status, told.evict, told.again_seconds) == ("PodScheduled", False, 3.0)
+    assert told.job.status.message == "0/3 nodes"
 
 
 def test_claims_are_left_out_of_the_place_when_asked_for() -> None:
@@ -218,6 +243,20 @@ def test_asking_again_starts_the_wait_anew() -> None:
 def test_a_pod_that_went_as_asked_ends_the_job(successor: Any) -> None:
     found = step(evicting(3), pod=successor).job.status
     assert (found.phase, found.message) == ("Succeeded", 'Pod "default/p" has been evicted')
+
+
+@pytest.mark.parametrize(
+    ("notes", "reason"),
+    [
+        pytest.param({"reason": "NodeOverused", "trigger": "LowNodeLoad"}, "NodeOverused", id="the reason"),
+        pytest.param({"reason": "", "trigger": "LowNodeLoad"}, "LowNodeLoad", id="without one, who asked"),
+        pytest.param({}, "NotSet", id="neither"),
+    ],
+)
+def test_the_eviction_says_why(notes: dict[str, str], reason: str) -> None:
+    meta = {"name": "j", "annotations": {f"koordinator.sh/evict-{name}": text for name, text in notes.items()}}
+    one = msgspec.convert({"metadata": meta}, MigrationJob)
+    assert one.reason == reason
 
 
 def test_a_refusal_is_noted_and_the_pod_asked_for_again_when_its_turn_comes() -> None:
