@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import gc
+import itertools
 import logging
 import os
 import pathlib
-import socket
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
+import pytest_rerunfailures
 import slices
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadGroupScheduling
 
 # A loaded machine is slow, which says nothing about the change either.
 _PATIENT: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -37,11 +40,33 @@ is not tried again: hypothesis itself repeats the example that failed."""
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """pytest-rerunfailures has its workers tell and ask a server at every test, in writes of a few bytes. By Nagle's
-    algorithm the second of them waits for the acknowledgement of the first, which the kernel delays by 40 ms."""
+    """Failures of a process that crashed are not counted: pytest-rerunfailures has its workers tell and ask a server at
+    every test, so that another worker repeats what one died of, which no scheduler of groups does."""
     link = getattr(getattr(config, "failures_db", None), "sock", None)
-    if link is not None:
-        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if link is not None and hasattr(config, "workerinput"):
+        link.close()
+        config.failures_db = pytest_rerunfailures.StatusDB()  # type: ignore[attr-defined]
+
+
+class ByModule(LoadGroupScheduling):
+    """Groups of tests, and else the tests of a module as far as they follow each other, go to one worker: what a module
+    reads and makes is made once. To pick a test's number takes a search through all of them, so that few at a time is
+    also slow."""
+
+    @functools.cached_property
+    def _units(self) -> dict[str, str]:
+        collection = next(iter(self.registered_collections.values()))
+        runs = itertools.groupby(collection, key=lambda nodeid: nodeid.partition("::")[0])
+        return {nodeid: f"{module} {number}" for number, (module, run) in enumerate(runs) for nodeid in run}
+
+    def _split_scope(self, nodeid: str) -> str:
+        group: str = super()._split_scope(nodeid)
+        return self._units[nodeid] if group == nodeid else group
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByModule | None:
+    return ByModule(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @pytest.hookimpl(wrapper=True)
