@@ -5,51 +5,36 @@ from __future__ import annotations
 
 import errno
 import uuid
-from collections.abc import Callable
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from koordlite.lab.cgroups import files
-from koordlite.lab.cgroups.trees import Cgroups
-from koordlite.lab.load.connections import Connections
-from koordlite.lab.load.memory import KERNEL_MEMORY, MemoryLoad
-from koordlite.lab.load.workloads import Workloads
+from koordlite.lab.load.memory import KERNEL_MEMORY
 from koordlite.lab.machine import kernel_text
 from koordlite.lab.machine.machine import DISKS, PARTITIONS, LogicalCPU, Machine, NodeMemory
 from koordlite.lab.machine.pressure import NONE
-from koordlite.lab.machine.processes import TICKS_PER_SECOND, Process, Processes
+from koordlite.lab.machine.processes import TICKS_PER_SECOND, Process
 from koordlite.lab.machine.tree import Entry, File, Folder, Link, Tree, constant
-from koordlite.lab.resctrl.filesystem import POINT, EmulatedResctrl
+from koordlite.lab.resctrl.filesystem import POINT
 from koordlite.model.cpuset import CPUSet
+
+if TYPE_CHECKING:
+    from koordlite.lab.sandbox import Sandbox
 
 CGROUP_ROOT = "/sys/fs/cgroup"
 _CPUS = "/sys/devices/system/cpu"
 _NODES = "/sys/devices/system/node"
 
 
-class NodeParts(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of the emulated node that /proc shows."""
-
-    machine: Machine
-    cgroups: Cgroups
-    processes: Processes
-    workloads: Workloads
-    memory: MemoryLoad
-    resctrl: EmulatedResctrl | None
-    connections: Connections
-    uptime: Callable[[], float]
-    seed: int
-
-
-def plant(tree: Tree, node: NodeParts) -> None:
-    """Put /proc and /sys into the tree."""
+def plant(node: Sandbox, seed: int) -> None:
+    """Put /proc and /sys into the node's files."""
+    tree = node.files
     _plant_sys(tree, node)
-    boot_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{node.machine.name}/{node.seed}"))
+    boot_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{node.machine.name}/{seed}"))
     mounts = File(lambda: _mounts(node))
     files = {
         "stat": File(lambda: _stat(node)),
         "meminfo": File(lambda: _meminfo(node)),
-        "uptime": File(lambda: f"{node.uptime():.2f} 0.00\n"),
+        "uptime": File(lambda: f"{node.clock.monotonic():.2f} 0.00\n"),
         "cpuinfo": constant("\n".join(_cpu_block(node.machine, cpu) for cpu in node.machine.cpus)),
         "cmdline": constant("BOOT_IMAGE=/vmlinuz root=/dev/vda1 ro quiet\n"),
         "filesystems": constant(
@@ -72,7 +57,7 @@ def plant(tree: Tree, node: NodeParts) -> None:
         folder.folders = lambda: [str(process.pid) for process in node.processes.all()]
 
 
-def _mounts(node: NodeParts) -> str:
+def _mounts(node: Sandbox) -> str:
     lines = ["proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0", "sysfs /sys sysfs rw,nosuid,nodev,relatime 0 0"]
     if node.cgroups.version == 1:
         lines.append(f"tmpfs {CGROUP_ROOT} tmpfs ro,nosuid,nodev,noexec,mode=755 0 0")
@@ -85,10 +70,10 @@ def _mounts(node: NodeParts) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _stat(node: NodeParts) -> str:
+def _stat(node: Sandbox) -> str:
     """user takes all the busy time; idle is the rest of the time since boot. As in the kernel the sum over all CPUs is
     rounded once, and not the sum of rounded numbers."""
-    elapsed = int(node.uptime() * TICKS_PER_SECOND)
+    elapsed = int(node.clock.monotonic() * TICKS_PER_SECOND)
     total = int(sum(node.workloads.cpu_us.values()) * TICKS_PER_SECOND / 1_000_000)
     rows = []
     for cpu, used_us in node.workloads.cpu_us.items():
@@ -99,7 +84,7 @@ def _stat(node: NodeParts) -> str:
     return f"{lines}ctxt 0\nbtime 0\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n"
 
 
-def _meminfo(node: NodeParts) -> str:
+def _meminfo(node: Sandbox) -> str:
     root = node.cgroups.memory.root
     total = node.machine.memory
     anon = min(total, root.anon_below + KERNEL_MEMORY)
@@ -133,7 +118,7 @@ def _cpu_block(machine: Machine, cpu: LogicalCPU) -> str:
     )
 
 
-def _process(node: NodeParts, name: str) -> Entry | None:
+def _process(node: Sandbox, name: str) -> Entry | None:
     """/proc/TID: every thread can be opened by its id, also one that is not its process's first."""
     process = node.processes.find(int(name)) if name.isascii() and name.isdecimal() else None
     if process is None:
@@ -142,7 +127,7 @@ def _process(node: NodeParts, name: str) -> Entry | None:
     return Folder({**_thread_files(node, process, int(name)), "task": Folder(threads)})
 
 
-def _thread_files(node: NodeParts, process: Process, tid: int) -> dict[str, Entry]:
+def _thread_files(node: Sandbox, process: Process, tid: int) -> dict[str, Entry]:
     return {
         "cgroup": File(lambda: _cgroup_lines(node, tid)),
         "cmdline": constant(f"{process.comm}\0"),
@@ -155,8 +140,8 @@ def _thread_files(node: NodeParts, process: Process, tid: int) -> dict[str, Entr
         "status": File(lambda: _status(node, process, tid)),
         "net": Folder(
             {
-                "sockstat": File(lambda: node.connections.statistics(process.pod)),
-                "tcp": File(lambda: node.connections.table(process.pod)),
+                "sockstat": File(lambda: node.kubelet.connections.statistics(process.pod)),
+                "tcp": File(lambda: node.kubelet.connections.table(process.pod)),
             }
         ),
     }
@@ -166,13 +151,13 @@ def _set_oom_score_adj(process: Process, data: bytes) -> None:
     process.oom_score_adj = kernel_text.integer(data, low=-1000, high=1000, outside=errno.EINVAL)
 
 
-def _cgroup_lines(node: NodeParts, tid: int) -> str:
+def _cgroup_lines(node: Sandbox, tid: int) -> str:
     """`ID:CONTROLLERS:PATH`, one line a hierarchy; v2 has number 0 and names no controllers."""
     numbered = enumerate(node.cgroups.hierarchies, start=0 if node.cgroups.version == 2 else 1)
     return "".join(f"{number}:{each.point}:/{each.home(tid).path}\n" for number, each in numbered)
 
 
-def _numa_maps(node: NodeParts, process: Process) -> str:
+def _numa_maps(node: Sandbox, process: Process) -> str:
     """The memory of its group, shared evenly with the group's other processes and spread over the NUMA nodes of the
     CPUs that it may use, as memory.numa_stat is: one mapping of its own, and one of a file."""
     group = node.cgroups.memory.home(process.pid)
@@ -189,7 +174,7 @@ def _numa_maps(node: NodeParts, process: Process) -> str:
     return lines
 
 
-def _thread_stat(node: NodeParts, process: Process, tid: int) -> str:
+def _thread_stat(node: Sandbox, process: Process, tid: int) -> str:
     """The columns up to the CPU that it ran on last (39), as its threads take turns; threads share their process's time
     evenly."""
     cpus = node.cgroups.allowed(node.cgroups.cpuset.home(tid))
@@ -206,7 +191,7 @@ def _schedstat(process: Process) -> str:
     return f"{ran} {waited} 0\n"
 
 
-def _status(node: NodeParts, process: Process, tid: int) -> str:
+def _status(node: Sandbox, process: Process, tid: int) -> str:
     allowed = node.cgroups.allowed(node.cgroups.cpuset.home(tid))
     return (
         f"Name:\t{process.comm}\nState:\tR (running)\nTgid:\t{process.pid}\nPid:\t{tid}\nPPid:\t1\n"
@@ -214,18 +199,17 @@ def _status(node: NodeParts, process: Process, tid: int) -> str:
     )
 
 
-def _plant_sys(tree: Tree, node: NodeParts) -> None:
+def _plant_sys(tree: Tree, node: Sandbox) -> None:
     """CPU topology, caches, NUMA nodes, disks, and the mount points of cgroups and resctrl."""
     machine = node.machine
     for cpu in machine.cpus:
         _plant_cpu(tree, machine, cpu)
     for each in machine.nodes:
-        _plant_node(tree, machine, node.cgroups, each)
-    threads = len(machine.cpus) > len({(cpu.package, cpu.core) for cpu in machine.cpus})
+        _plant_node(tree, node, each)
     texts = {
         **dict.fromkeys((f"{_CPUS}/online", f"{_CPUS}/possible", f"{_CPUS}/present"), machine.cpuset),
         f"{_CPUS}/offline": "",
-        f"{_CPUS}/smt/active": int(threads),
+        f"{_CPUS}/smt/active": int(machine.hyperthreads),
         **dict.fromkeys((f"{_NODES}/online", f"{_NODES}/has_memory"), machine.mems),
         f"{_NODES}/has_cpu": CPUSet(cpu.node for cpu in machine.cpus),
     }
@@ -245,7 +229,8 @@ def _plant_sys(tree: Tree, node: NodeParts) -> None:
 
 
 def _plant_cpu(tree: Tree, machine: Machine, cpu: LogicalCPU) -> None:
-    core = CPUSet(each.id for each in machine.cpus if (each.package, each.core) == (cpu.package, cpu.core))
+    cores = machine.cores()
+    core = CPUSet(each for each, first in cores.items() if first == cores[cpu.id])
     package = CPUSet(each.id for each in machine.cpus if each.package == cpu.package)
     topology = {
         "core_id": cpu.core,
@@ -259,7 +244,7 @@ def _plant_cpu(tree: Tree, machine: Machine, cpu: LogicalCPU) -> None:
     for name, value in topology.items():
         tree.place(f"{_CPUS}/cpu{cpu.id}/topology/{name}", constant(f"{value}\n"))
     tree.place(f"{_CPUS}/cpu{cpu.id}/online", constant("1\n"))
-    _plant_cache(tree, f"{_CPUS}/cpu{cpu.id}/cache/index2", {"level": 2, "id": min(core), "shared_cpu_list": core})
+    _plant_cache(tree, f"{_CPUS}/cpu{cpu.id}/cache/index2", {"level": 2, "id": cores[cpu.id], "shared_cpu_list": core})
     if cpu.l3 is not None:
         sharers = CPUSet(each.id for each in machine.cpus if each.l3 == cpu.l3)
         size = f"{machine.l3_bytes // 1024}K"
@@ -272,21 +257,21 @@ def _plant_cache(tree: Tree, folder: str, values: dict[str, object]) -> None:
         tree.place(f"{folder}/{name}", constant(f"{value}\n"))
 
 
-def _plant_node(tree: Tree, machine: Machine, cgroups: Cgroups, node: NodeMemory) -> None:
-    cpus = CPUSet(cpu.id for cpu in machine.cpus if cpu.node == node.id)
-    distances = " ".join(map(str, node.distances))
-    tree.place(f"{_NODES}/node{node.id}/cpulist", constant(f"{cpus}\n"))
-    tree.place(f"{_NODES}/node{node.id}/distance", constant(f"{distances}\n"))
-    tree.place(f"{_NODES}/node{node.id}/meminfo", File(lambda: _node_meminfo(machine, cgroups, node)))
+def _plant_node(tree: Tree, node: Sandbox, at: NodeMemory) -> None:
+    cpus = CPUSet(cpu.id for cpu in node.machine.cpus if cpu.node == at.id)
+    distances = " ".join(map(str, at.distances))
+    tree.place(f"{_NODES}/node{at.id}/cpulist", constant(f"{cpus}\n"))
+    tree.place(f"{_NODES}/node{at.id}/distance", constant(f"{distances}\n"))
+    tree.place(f"{_NODES}/node{at.id}/meminfo", File(lambda: _node_meminfo(node, at)))
 
 
-def _node_meminfo(machine: Machine, cgroups: Cgroups, node: NodeMemory) -> str:
+def _node_meminfo(node: Sandbox, at: NodeMemory) -> str:
     """Use by node as memory.numa_stat of cgroup v2 has it; on v1 in proportion to the size of the nodes."""
-    root = cgroups.memory.root
+    root, machine = node.cgroups.memory.root, node.machine
     if machine.cgroup_version == 2:
-        anon, cache = files.memory_by_node(machine, root)[node.id]
+        anon, cache = files.memory_by_node(machine, root)[at.id]
     else:
-        anon, cache = (amount * node.memory // machine.memory for amount in (root.anon_below, root.cache_below))
-    rows = {"MemTotal": node.memory, "MemFree": node.memory - anon - cache, "MemUsed": anon + cache}
+        anon, cache = (amount * at.memory // machine.memory for amount in (root.anon_below, root.cache_below))
+    rows = {"MemTotal": at.memory, "MemFree": at.memory - anon - cache, "MemUsed": anon + cache}
     rows |= {"Active(file)": 0, "Inactive(file)": cache, "SReclaimable": 0}
-    return "".join(f"Node {node.id} {name + ':':<16}{value // 1024:>8} kB\n" for name, value in rows.items())
+    return "".join(f"Node {at.id} {name + ':':<16}{value // 1024:>8} kB\n" for name, value in rows.items())

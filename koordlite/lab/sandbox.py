@@ -9,7 +9,8 @@ from typing import ClassVar
 from koordlite.lab import kernel_trees
 from koordlite.lab.cgroups import files as cgroup_files
 from koordlite.lab.cgroups.trees import Group
-from koordlite.lab.load import cache_traffic, workloads
+from koordlite.lab.load import workloads
+from koordlite.lab.load.cache_traffic import Traffic
 from koordlite.lab.load.memory import MemoryLoad
 from koordlite.lab.load.workloads import Workload, Workloads
 from koordlite.lab.machine import kernel_settings, shapes
@@ -58,13 +59,15 @@ class Sandbox:
         self.files = Tree()
         self.clock = SandboxClock(self._step, start=start, pace=pace, stop=stop, longest_step=longest_step)
         self.processes = self.process_table(FIRST_PID + seed % 1000)
-        threads = len(self.machine.cpus) > len({(cpu.package, cpu.core) for cpu in self.machine.cpus})
-        self.cores = self.core_scheduling(self.processes, hyperthreads=threads)
+        self.cores = self.core_scheduling(self.processes, hyperthreads=self.machine.hyperthreads)
         self.cgroups = cgroup_files.build(self.machine, self.processes)
         self.workloads = Workloads(self.cgroups, self.machine.cpuset)
         rdt = self.machine.rdt
         self.resctrl = self.resctrl_driver(self.machine, rdt, self.processes) if rdt else None
-        self._traffic = cache_traffic.of(self.machine, self.cgroups, self.workloads, self.resctrl)
+        self._traffic: Traffic | None = None
+        if self.resctrl and self.resctrl.rmids:
+            counters = self.resctrl.rmids.counters
+            self._traffic = Traffic(self.machine, self.cgroups, self.workloads, self.resctrl, counters)
         self.kubelet = EmulatedKubelet(self.machine, self.cgroups, self.processes, self.workloads, seed=seed)
         self.cgroups.cpu.on_kill = self._kill_group
         settings = kernel_settings.plant(self.files, self.machine)
@@ -73,18 +76,7 @@ class Sandbox:
         self.each_second: Callable[[], None] | None = None
         """Called once a simulated second. `sandbox.chaos` disturbs the node from here."""
         self._unchanged = Unchanged()
-        node = kernel_trees.NodeParts(
-            machine=self.machine,
-            cgroups=self.cgroups,
-            processes=self.processes,
-            workloads=self.workloads,
-            memory=self.memory,
-            resctrl=self.resctrl,
-            connections=self.kubelet.connections,
-            uptime=self.clock.monotonic,
-            seed=seed,
-        )
-        kernel_trees.plant(self.files, node)
+        kernel_trees.plant(self, seed)
         self.files.place("/var/lib/kubelet/cpu_manager_state", File(self.kubelet.managers.checkpoint))
 
     def sync(self, pods: Sequence[objects.PodObject], node: objects.NodeObject | None = None) -> tuple[Problem, ...]:
@@ -126,7 +118,7 @@ class Sandbox:
         self.workloads.step(seconds=self.clock.seconds, step_us=step_us)
         if self._traffic:
             self._traffic.step(step_us)
-        workloads.step(self.cgroups, list(self.workloads), seconds=self.clock.seconds, step_us=step_us)
+        workloads.read_disks(self.cgroups, list(self.workloads), seconds=self.clock.seconds, step_us=step_us)
         self.memory.step(list(self.workloads), seconds=self.clock.seconds, step_us=step_us)
 
     def _kill_group(self, group: Group) -> None:

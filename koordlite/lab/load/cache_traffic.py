@@ -119,10 +119,3 @@ class Traffic:
     def _whole(self, cache_id: int) -> float:
         """Bytes of the cache, or of its part that one of its NUMA nodes counts."""
         return self._machine.l3_bytes / max(1, len(self._resctrl.layout.clusters(cache_id)))
-
-
-def of(machine: Machine, cgroups: Cgroups, workloads: Workloads, resctrl: EmulatedResctrl | None) -> Traffic | None:
-    """Monitor that lets the counters of this machine run; None where nothing is counted."""
-    if resctrl is None or resctrl.rmids is None:
-        return None
-    return Traffic(machine, cgroups, workloads, resctrl, resctrl.rmids.counters)

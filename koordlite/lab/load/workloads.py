@@ -84,7 +84,7 @@ def share_out(
     return SharedTime(tuple(want - missing for want, missing in zip(wants, unmet, strict=True)), by_cpu)
 
 
-def step(cgroups: Cgroups, running: Sequence[Workload], *, seconds: float, step_us: int) -> None:
+def read_disks(cgroups: Cgroups, running: Sequence[Workload], *, seconds: float, step_us: int) -> None:
     """Let containers read for `step_us` at `seconds` after the start."""
     budgets: dict[int, float] = {}
     allowed: list[tuple[Group, float]] = []

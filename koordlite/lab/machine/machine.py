@@ -213,9 +213,19 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         """Cache ids, ascending."""
         return tuple(sorted({cpu.l3 for cpu in self.cpus if cpu.l3 is not None}))
 
+    def cores(self) -> dict[int, int]:
+        """Core of every CPU, by the id of the core's first CPU."""
+        first: dict[tuple[int, int], int] = {}
+        for cpu in self.cpus:
+            first.setdefault((cpu.package, cpu.core), cpu.id)
+        return {cpu.id: first[cpu.package, cpu.core] for cpu in self.cpus}
+
+    @property
+    def hyperthreads(self) -> bool:
+        """Tell whether a core has several CPUs."""
+        return len(set(self.cores().values())) < len(self.cpus)
+
     def l2_ids(self) -> dict[int, int]:
         """Id of the L2 cache of every CPU."""
-        cores: dict[tuple[int, int], int] = {}
-        for cpu in self.cpus:
-            cores.setdefault((cpu.package, cpu.core), cpu.id)
-        return {cpu.id: cores[cpu.package, cpu.core] if cpu.l2 is None else cpu.l2 for cpu in self.cpus}
+        cores = self.cores()
+        return {cpu.id: cores[cpu.id] if cpu.l2 is None else cpu.l2 for cpu in self.cpus}

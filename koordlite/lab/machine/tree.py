@@ -5,6 +5,7 @@ Answers as kernfs does: EACCES for writing a read-only file, EPERM for making a 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -70,28 +71,23 @@ class Tree:
 
     def read(self, path: str) -> bytes:
         """The whole content."""
-        self._trip("read", path)
-        file = self._file(path)
-        try:
-            return file.read().encode()
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, path) from error
+        with self._call("read", path):
+            return self._file(path).read().encode()
 
     def write(self, path: str, data: bytes) -> None:
         """Make a write(2) to an existing file."""
-        self._trip("write", path)
-        file = self._file(path)
-        if file.write is None:
-            raise OSError(file.refuses, os.strerror(file.refuses), path)
-        try:
+        with self._call("write", path):
+            file = self._file(path)
+            if file.write is None:
+                raise refusal(file.refuses)
             file.write(data)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, path) from error
 
     def list(self, path: str) -> Sequence[str]:
         """Names in a folder; those of folders end with `/`."""
-        self._trip("list", path)
-        folder = self._folder(path)
+        with self._call("list", path):
+            folder = self.entry(path)
+            if not isinstance(folder, Folder):
+                raise refusal(errno.ENOTDIR)
         names = [
             f"{name}/" if isinstance(self.entry(entry.target) if isinstance(entry, Link) else entry, Folder) else name
             for name, entry in folder.entries.items()
@@ -100,25 +96,28 @@ class Tree:
 
     def mkdir(self, path: str) -> None:
         """Make one folder, if the file system there allows it."""
-        self._trip("mkdir", path)
-        folder, name = self._parent(path)
-        if folder.find(name) is not None:
-            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        self._change(folder.make, name, path)
+        with self._call("mkdir", path):
+            folder, name = self._parent(path)
+            if folder.find(name) is not None:
+                raise refusal(errno.EEXIST)
+            if folder.make is None:
+                raise refusal(errno.EPERM)
+            folder.make(name)
 
     def rmdir(self, path: str) -> None:
         """Remove one folder, if the file system there allows it."""
-        self._trip("rmdir", path)
-        folder, name = self._parent(path)
-        entry = folder.find(name)
-        if not isinstance(entry, Folder):
-            code = errno.ENOENT if entry is None else errno.ENOTDIR
-            raise OSError(code, os.strerror(code), path)
-        self._change(folder.remove, name, path)
+        with self._call("rmdir", path):
+            folder, name = self._parent(path)
+            entry = folder.find(name)
+            if not isinstance(entry, Folder):
+                raise refusal(errno.ENOENT if entry is None else errno.ENOTDIR)
+            if folder.remove is None:
+                raise refusal(errno.EPERM)
+            folder.remove(name)
 
     def entry(self, path: str) -> Entry:
         """The entry at `path`."""
-        return self._lineage(_parts(path), path)[-1]
+        return self._lineage(_parts(path))[-1]
 
     def place(self, path: str, entry: Entry) -> None:
         """Put `entry` at `path`, with plain folders on the way."""
@@ -140,27 +139,32 @@ class Tree:
             else:
                 yield path
 
-    def _trip(self, verb: str, path: str) -> None:
-        code = self.trouble(verb, path) if self.trouble else None
-        if code is not None:
-            raise OSError(code, os.strerror(code), path)
+    @contextlib.contextmanager
+    def _call(self, verb: str, path: str) -> Iterator[None]:
+        """A call of the kernel: it may be made to fail, and its errors name the path."""
+        try:
+            code = self.trouble(verb, path) if self.trouble else None
+            if code is not None:
+                raise refusal(code)
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from error
 
-    def _lineage(self, parts: Sequence[str], path: str) -> _Way:
-        """The entry at `parts`, after the folders it is in: behind a link, those of its target, as `..` finds them.
-        Errors name `path`."""
+    def _lineage(self, parts: Sequence[str]) -> _Way:
+        """The entry at `parts`, after the folders it is in: behind a link, those of its target, as `..` finds them."""
         way: _Way = [self.root]
         for part in parts:
             entry = way[-1]
             if not isinstance(entry, Folder):
-                raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+                raise refusal(errno.ENOTDIR)
             if part == "..":
                 way = way[:-1] or way
             elif part != ".":
                 child = entry.find(part)
                 if child is None:
-                    raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+                    raise refusal(errno.ENOENT)
                 if isinstance(child, Link):
-                    way = self._lineage(_parts(child.target), child.target)
+                    way = self._lineage(_parts(child.target))
                 else:
                     way.append(child)
         return way
@@ -168,31 +172,17 @@ class Tree:
     def _file(self, path: str) -> File:
         entry = self.entry(path)
         if not isinstance(entry, File):
-            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        return entry
-
-    def _folder(self, path: str) -> Folder:
-        entry = self.entry(path)
-        if not isinstance(entry, Folder):
-            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            raise refusal(errno.EISDIR)
         return entry
 
     def _parent(self, path: str) -> tuple[Folder, str]:
         *parts, name = _parts(path)
-        entry = self._lineage(parts, path)[-1]
+        entry = self._lineage(parts)[-1]
         if not isinstance(entry, Folder):
-            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            raise refusal(errno.ENOTDIR)
         if name in (".", ".."):
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
+            raise refusal(errno.EINVAL)
         return entry, name
-
-    def _change(self, how: Callable[[str], object] | None, name: str, path: str) -> None:
-        if how is None:
-            raise OSError(errno.EPERM, os.strerror(errno.EPERM), path)
-        try:
-            how(name)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, path) from error
 
 
 def _parts(path: str) -> list[str]:

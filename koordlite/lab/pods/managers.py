@@ -105,11 +105,7 @@ class Managers:
 
 
 def _topology(machine: Machine) -> Topology:
-    first: dict[tuple[int, int], int] = {}
-    for cpu in sorted(machine.cpus, key=lambda each: each.id):
-        first.setdefault((cpu.package, cpu.core), cpu.id)
-    cpus = tuple(
-        CPU(each.id, first[each.package, each.core], each.package, each.node, each.l3) for each in machine.cpus
-    )
+    cores = machine.cores()
+    cpus = tuple(CPU(each.id, cores[each.id], each.package, each.node, each.l3) for each in machine.cpus)
     nodes = (NUMANode(n.id, CPUSet(cpu.id for cpu in cpus if cpu.node == n.id), n.memory) for n in machine.nodes)
     return Topology(cpus, tuple(nodes))
