@@ -148,7 +148,7 @@ def _observe_for(args: argparse.Namespace, path: pathlib.Path) -> int:
             ):
                 agent.run(lambda tick: file.add(agent.last_round) if agent.last_round else None, seconds=seconds)
         if not args.mask:
-            return sum(1 for _ in Record(path).rounds()) if path.stat().st_size else 0
+            return file.count
         return store.masked(path, head, Record(raw).rounds, decide=verify.decided_again())
 
 

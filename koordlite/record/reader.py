@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from koordlite.model.errors import Problem
 from koordlite.record import segment
 from koordlite.record.round_record import Damage, RecordError, RoundRecord
@@ -74,49 +72,34 @@ class Record:
             self.problems.append(Problem(str(path), "piece", "", str(error), "the other pieces were read"))
 
     def _of_file(self, raw: bytes, source: str) -> Iterator[RoundRecord]:
+        """The rounds of its pieces; where one stops being understood, the next one is looked for."""
         at = 0
         while 0 <= at < len(raw):
-            piece = _Piece(raw, segment.check_start(raw, at, source), source)
-            yield from piece.rounds()
-            self.head = piece.head or self.head
-            if piece.end == len(raw) or raw.startswith(segment.MARK, piece.end):
-                at = piece.end
+            parser, end, why = Parser(), segment.check_start(raw, at, source), "the rest is cut off or damaged"
+            for after, body in segment.bodies(raw, end):
+                try:
+                    record = parser.take(body)
+                except Damage as damage:
+                    why = str(damage)
+                    break
+                except RecordError as error:
+                    by = parser.head.koordlite if parser.head else "another version"
+                    raise RecordError(f"{source}: {error}; koordlite {by} wrote it: read it with that") from error
+                self.head, end = parser.head, after
+                if record is not None:
+                    yield record
+            if end == len(raw) or raw.startswith(segment.MARK, end):
+                at = end
                 continue
             do = "what stands before it was read; nothing to do if the writer was killed or still writes"
-            self.problems.append(Problem(source, f"byte {piece.end} of {len(raw)}", "", piece.why, do))
-            at = raw.find(segment.MARK, piece.end + 1)
-
-
-class _Piece(msgspec.Struct):
-    """One piece inside `raw`; `end` is where it stopped being understood."""
-
-    raw: bytes
-    end: int
-    source: str
-    head: Head | None = None
-    why: str = "the rest is cut off or damaged"
-
-    def rounds(self) -> Iterator[RoundRecord]:
-        parser = Parser()
-        for after, body in segment.bodies(self.raw, self.end):
-            try:
-                record = parser.take(body)
-            except Damage as damage:
-                self.why = str(damage)
-                return
-            except RecordError as error:
-                by = parser.head.koordlite if parser.head else "another version"
-                raise RecordError(f"{self.source}: {error}; koordlite {by} wrote it: read it with that") from error
-            self.head, self.end = parser.head, after
-            if record is not None:
-                yield record
+            self.problems.append(Problem(source, f"byte {end} of {len(raw)}", "", why, do))
+            at = raw.find(segment.MARK, end + 1)
 
 
 def _begins(path: Path) -> float:
     """Time of the first round of a file, in seconds since the epoch; without one it is later than all."""
     try:
-        raw = path.read_bytes()
-        first = next(_Piece(raw, segment.check_start(raw, 0, str(path)), str(path)).rounds(), None)
+        first = next(Record(path).rounds(), None)
     except (FileNotFoundError, RecordError):
         return math.inf
     return math.inf if first is None else first.wall

@@ -57,6 +57,16 @@ def test_it_can_be_read_while_it_is_written(moments: list[RoundRecord], head: He
     recorder.close()
 
 
+def test_the_first_round_comes_with_what_wrote_it(moments: list[RoundRecord], head: Head, tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, head, max_bytes=1 << 20)
+    for moment in moments[:2]:
+        recorder.add(moment)
+    recorder.close()
+    record = Record(tmp_path)
+    next(record.rounds())
+    assert record.head == head, "a copy of a record takes its head from there"
+
+
 def test_a_piece_that_is_dropped_while_it_is_read_is_passed_over(
     moments: list[RoundRecord], head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
