@@ -316,12 +316,12 @@ def with_modes(settings: Settings, args: argparse.Namespace) -> Settings:
 
 def tick(args: argparse.Namespace) -> Tick:
     """Two ticks a second apart, since usage is a rate. InputError when there is no Node object to judge."""
-    with taken(args) as (_, tick):
+    with judged(args) as (_, tick):
         return tick
 
 
 @contextlib.contextmanager
-def taken(args: argparse.Namespace, *, twice: bool = True) -> Iterator[tuple[Machine, Tick]]:
+def judged(args: argparse.Namespace, *, twice: bool = True) -> Iterator[tuple[Machine, Tick]]:
     """Same as `tick`, and the machine while the block lasts. Once is enough for what does not go by usage."""
     from koordlite.agent import Agent as Rounds
 

@@ -96,7 +96,7 @@ def _memory(subject: str, args: argparse.Namespace) -> str:
     from koordlite.observe import numa_pages
     from koordlite.report.explain import numa_memory
 
-    with machines.taken(args) as (machine, tick):
+    with machines.judged(args) as (machine, tick):
 
         def memory() -> str:
             pages = numa_pages.of_pod(machine.host, tick.snapshot, pod, wait=machine.host.clock.wait)
@@ -122,7 +122,7 @@ def _of_record(subject: str, args: argparse.Namespace) -> str:
         head = "" if args.output == "json" else f"as recorded at {units.moment(tick.wall)}\n\n"
         return head + _at(subject, tick, past, args)
     record = Record(pathlib.Path(path))
-    wall, note = recorded.begin(args.since, (recorded.beginning(record), tick.wall))
+    wall, note = recorded.start_for(args.since, (recorded.beginning(record), tick.wall))
     if note:
         wall = min(wall + _UNTIL_RATES_SECONDS, tick.wall)
     then, _ = recorded.at(path, wall)

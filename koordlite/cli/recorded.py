@@ -68,7 +68,7 @@ def beginning(record: Record) -> float:
     return first.wall
 
 
-def begin(since: str, covered: tuple[float, float]) -> tuple[float, str]:
+def start_for(since: str, covered: tuple[float, float]) -> tuple[float, str]:
     """From when a record is used for `--since`, and what to say when that is not what was asked.
 
     Times ago count from its last round. A record that begins later is used whole. InputError for a time after its end.
@@ -152,7 +152,7 @@ def replay(args: argparse.Namespace) -> int:
     other = _other(args)
     record = Record(pathlib.Path(args.record or asking.record_folder(config.FlightRecord().folder)))
     covered = period(record)
-    since, note = begin(args.since, covered) if args.since else (None, "")
+    since, note = start_for(args.since, covered) if args.since else (None, "")
     if args.output == "text":
         span = f"{units.moment(since or covered[0])} to {units.moment(covered[1])}"
         print(printable.lines(f"{record.path}: {span}"))

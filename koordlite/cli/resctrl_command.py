@@ -41,7 +41,7 @@ def _with_modes(fs: ResctrlFS, resctrl: Resctrl) -> Resctrl:
 
 
 def _plan(args: argparse.Namespace, width: int) -> int:
-    with machines.taken(args, twice=False) as (machine, tick):
+    with machines.judged(args, twice=False) as (machine, tick):
         resctrl = _with_modes(machine.host.resctrl, tick.snapshot.resctrl)
     decisions = [decision for decision in tick.decisions if decision.strategy == STRATEGY]
     overlaps = list(resctrl_plan.overlaps(resctrl, decisions))

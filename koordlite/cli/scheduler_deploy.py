@@ -26,13 +26,6 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 Manifest = dict[str, Any]
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Path of an object at the API server, or the reason why it is not known."""
-
-    collection: str = ""
-    missing: str = ""
-
-
 def run(args: argparse.Namespace) -> int:
     """Carry out the action. 1 when an object is refused; nothing is stored then that was not before."""
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-deploy")
@@ -62,23 +55,23 @@ def _brings(manifest: Manifest) -> tuple[str, str]:
 
 def _put(api: Api, manifest: Manifest, brought: set[tuple[str, str]], *, dry: bool) -> tuple[str, bool]:
     """Result, and whether that is a refusal. `brought`: what comes with the same files."""
-    place = _place(api, manifest)
-    if place.missing:
+    collection, missing = _place(api, manifest)
+    if missing:
         comes = dry and ("kind", manifest["kind"]) in brought
-        return f"{'not checked' if comes else 'refused'}: {place.missing}", not comes
+        return f"{'not checked' if comes else 'refused'}: {missing}", not comes
     query = (("dryRun", "All"),) if dry else ()
     name = manifest["metadata"]["name"]
     try:
         try:
-            before = msgspec.json.decode(api.request("GET", f"{place.collection}/{name}").body)
+            before = msgspec.json.decode(api.request("GET", f"{collection}/{name}").body)
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
-            api.request("POST", place.collection, query=query, body=_annotated(manifest))
+            api.request("POST", collection, query=query, body=_annotated(manifest))
             return "created", False
         patch = _annotated(manifest)
         _remove_dropped(patch, (before["metadata"].get("annotations") or {}).get(_LAST_APPLIED))
-        answer = api.request("PATCH", f"{place.collection}/{name}", query=query, body=patch)
+        answer = api.request("PATCH", f"{collection}/{name}", query=query, body=patch)
         after = msgspec.json.decode(answer.body)
     except ApiError as error:
         namespace = manifest["metadata"].get("namespace")
@@ -122,11 +115,11 @@ def _remove(api: Api, manifests: list[Manifest], *, dry_run: bool) -> int:
             print(printable.lines(f"{_name(each)}: kept, since it may hold what is not ours"))
             continue
         # A deletion with a body takes its options from there alone, dryRun too.
-        place, body = _place(api, each), {"propagationPolicy": "Background", **({"dryRun": ["All"]} if dry_run else {})}
-        word = place.missing
+        body = {"propagationPolicy": "Background", **({"dryRun": ["All"]} if dry_run else {})}
+        collection, word = _place(api, each)
         if not word:
             try:
-                api.request("DELETE", f"{place.collection}/{each['metadata']['name']}", body=body)
+                api.request("DELETE", f"{collection}/{each['metadata']['name']}", body=body)
                 word = "deleted"
             except ApiError as error:
                 missing = error.status == HTTPStatus.NOT_FOUND
@@ -135,7 +128,8 @@ def _remove(api: Api, manifests: list[Manifest], *, dry_run: bool) -> int:
     return 1 if refused else 0
 
 
-def _place(api: Api, manifest: Manifest) -> Place:
+def _place(api: Api, manifest: Manifest) -> tuple[str, str]:
+    """Path of the object's collection at the API server, and why it is not known."""
     version, kind = manifest["apiVersion"], manifest["kind"]
     group = f"/apis/{version}" if "/" in version else f"/api/{version}"
     try:
@@ -146,11 +140,9 @@ def _place(api: Api, manifest: Manifest) -> Place:
         listed = []
     entry = next((each for each in listed if each["kind"] == kind and "/" not in each["name"]), None)
     if entry is None:
-        return Place(missing=f"the cluster has no {kind} of {version}")
-    namespace = manifest["metadata"].get("namespace", "default")
-    return Place(
-        f"{group}/namespaces/{namespace}/{entry['name']}" if entry["namespaced"] else f"{group}/{entry['name']}"
-    )
+        return "", f"the cluster has no {kind} of {version}"
+    namespace = f"/namespaces/{manifest['metadata'].get('namespace', 'default')}" if entry["namespaced"] else ""
+    return f"{group}{namespace}/{entry['name']}", ""
 
 
 def _manifests(files: list[str]) -> Iterator[Manifest]:

@@ -120,7 +120,7 @@ def text(run: Simulated, *, width: int = 100) -> str:
     return "\n".join(lines) + "\n"
 
 
-def compared(runs: Sequence[Simulated], *, width: int = 100) -> str:
+def compared(runs: Sequence[Simulated]) -> str:
     """Runs of one scenario side by side; what differs is marked."""
     first = runs[0]
     wide = max(len(words) for words in FIGURES.values()) + 2

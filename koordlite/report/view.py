@@ -49,16 +49,6 @@ def because(tick: Tick) -> str:
     return f" ({printable.one_line(tick.because)})" if tick.because else ""
 
 
-def use(tick: Tick) -> tuple[tuple[str, int | None, int | None], ...]:
-    """Users of CPU, how much each uses, and of how much; millicores."""
-    figures = tick.figures
-    return (
-        ("CPU of node", figures.node_cpu, figures.capacity_milli),
-        ("CPU of LS", figures.prod_cpu, figures.capacity_milli),
-        ("CPU of BE", figures.be_cpu, figures.be_limit),
-    )
-
-
 def threshold(tick: Tick) -> str:
     """Use from which on BE is limited; empty while suppression is off."""
     figures = tick.figures

@@ -19,11 +19,6 @@ NEWEST, MAX_EVENTS = 8, 60
 MAX_PLACES = 40
 
 
-def served(tick: Tick | None, past: Remembered, *, links: Sequence[str], refresh: bool) -> Strict:
-    """The page with its policy. `links` are the other paths of the server; with `refresh` it reloads itself."""
-    return page.strict(document(tick, past, links=links, refresh=refresh))
-
-
 def explained(subject: str, text: str, tick: Tick, *, up: str) -> Strict:
     """An explanation as a page: a section for each part of its text; `up` leads to the front page."""
     parts = [part.strip("\n").splitlines() for part in text.split("\n\n") if part.strip()]
@@ -36,8 +31,9 @@ def explained(subject: str, text: str, tick: Tick, *, up: str) -> Strict:
     return page.strict(page.page(f"explain {subject}", *sections, lead=lead, foot="Made by koordlite on the node."))
 
 
-def document(tick: Tick | None, past: Remembered, *, links: Sequence[str], refresh: bool) -> str:
-    """The page for `tick`; without one it says that none has ended yet."""
+def served(tick: Tick | None, past: Remembered, *, links: Sequence[str], refresh: bool) -> Strict:
+    """The page for `tick`; without one it says that none has ended yet. `links` are the other paths of the server; with
+    `refresh` it reloads itself."""
     body = _body(tick, past) if tick else [page.section("No tick has ended yet", el("p", "Try again in a moment."))]
     lead: list[Child] = []
     if tick:
@@ -49,7 +45,7 @@ def document(tick: Tick | None, past: Remembered, *, links: Sequence[str], refre
         for fact in view.paused(tick):
             lead += [el("br"), f"Paused {fact.value}."]
     items = [el("li", el("a", path, href=f".{path}")) for path in links]
-    return page.page(
+    document = page.page(
         (tick.node if tick else "") or "koordlite",
         *body,
         page.section("For programs", el("ul", items, class_="legend")),
@@ -58,6 +54,7 @@ def document(tick: Tick | None, past: Remembered, *, links: Sequence[str], refre
         refresh_seconds=REFRESH_SECONDS if refresh else None,
         script=page.FILTER_SCRIPT,
     )
+    return page.strict(document)
 
 
 def _body(tick: Tick, past: Remembered) -> list[Markup]:

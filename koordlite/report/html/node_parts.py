@@ -153,11 +153,6 @@ _LONGEST = 160
 _HEADS = ("when (UTC)", "what", "why")
 
 
-def about_limit(decision: Decision) -> bool:
-    """Tell whether it limits best effort: the effect is in the chart of CPU use."""
-    return decision.subject == "besteffort" or decision.verdict == "evict"
-
-
 def marks(events: Iterable[DecisionEvent], concerns: Callable[[Decision], bool]) -> list[Mark]:
     """The decisions that are drawn on a chart."""
     drawn = ((event.time, headline(event.decision)) for event in events if concerns(event.decision))

@@ -34,7 +34,7 @@ def document(history: History, *, title: str = "koordlite run") -> str:
         show=units.cores,
         top=tick.figures.capacity_milli or None,
         height_px=300,
-        marks=node_parts.marks(history.decisions, node_parts.about_limit),
+        marks=node_parts.marks(history.decisions, lambda d: d.subject == "besteffort" or d.verdict == "evict"),
     )
     limits = page.details("limits, pools and cache", node_parts.facts(view.limits(tick)))
     ran = f"{units.span(summary.seconds)} in {summary.ticks} ticks, ended {units.moment(tick.wall)}"

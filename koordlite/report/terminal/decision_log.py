@@ -156,9 +156,8 @@ class Levels(LevelTable):
 class DecisionLog:
     """Writes the decisions of each tick."""
 
-    def __init__(self, levels: Levels, log: logging.Logger = LOG) -> None:
-        self._levels, self._log = levels, log
-        self._limit = LineLimit(levels.now)
+    def __init__(self, levels: Levels) -> None:
+        self._levels, self._limit = levels, LineLimit(levels.now)
         self._minutes = Minutes()
 
     def write(self, tick: Tick, events: Iterable[DecisionEvent]) -> None:
@@ -171,7 +170,7 @@ class DecisionLog:
         if self._levels.default in ("info", "debug"):
             minute = self._minutes.add(tick, len(fresh))
             if minute:
-                self._log.info("%s", minute)
+                LOG.info("%s", minute)
         # Most ticks repeat the one before, and only debug wants to read that.
         for decision in tick.decisions if loudest == "debug" else fresh:
             level = self._levels.of(decision)
@@ -180,11 +179,11 @@ class DecisionLog:
             if level == "debug":
                 numbers = " ".join(f"{name}={value}" for name, value in decision.explained.items())
                 places = " ".join(str(change.place) for change in decision.changes)
-                self._log.debug("%s %s | %s | %s", decision.strategy, headline(decision), numbers, places)
+                LOG.debug("%s %s | %s | %s", decision.strategy, headline(decision), numbers, places)
             elif is_new and (level == "info" or (level == "warning" and is_alarm)):
                 severity = logging.WARNING if is_alarm else logging.INFO
                 left_out = self._limit.take(decision.subject)
                 if left_out:
-                    self._log.log(severity, "%s: %d more lines were left out", decision.subject, left_out)
+                    LOG.log(severity, "%s: %d more lines were left out", decision.subject, left_out)
                 if left_out is not None:
-                    self._log.log(severity, "%s %s", decision.strategy, headline(decision))
+                    LOG.log(severity, "%s %s", decision.strategy, headline(decision))

@@ -19,8 +19,12 @@ _ANSI = {"good": "32", "info": "36", "warn": "33", "bad": "1;31"}
 
 def screen(tick: Tick, *, width: int = 100, color: bool = False) -> str:
     """The screen as text of at most `width` columns where words allow it; `color` adds ANSI colours."""
-    facts = [(fact.name, fact.value) for fact in view.paused(tick)]
-    for name, used, of in view.use(tick):
+    facts, figures = [(fact.name, fact.value) for fact in view.paused(tick)], tick.figures
+    for name, used, of in (
+        ("CPU of node", figures.node_cpu, figures.capacity_milli),
+        ("CPU of LS", figures.prod_cpu, figures.capacity_milli),
+        ("CPU of BE", figures.be_cpu, figures.be_limit),
+    ):
         facts.append((name, f"{units.cores(used):>5} of {units.cores(of):>5} cores  {units.share(used, of):>6}"))
     if view.threshold(tick):
         facts.append(("threshold", view.threshold(tick)))
