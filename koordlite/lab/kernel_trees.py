@@ -5,27 +5,42 @@ from __future__ import annotations
 
 import errno
 import uuid
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from koordlite.lab.cgroups import files
-from koordlite.lab.load.memory import KERNEL_MEMORY
+from koordlite.lab.cgroups.trees import Cgroups
+from koordlite.lab.load.connections import Connections
+from koordlite.lab.load.memory import KERNEL_MEMORY, MemoryLoad
+from koordlite.lab.load.workloads import Workloads
 from koordlite.lab.machine import kernel_text
+from koordlite.lab.machine.clock import SandboxClock
 from koordlite.lab.machine.machine import DISKS, PARTITIONS, LogicalCPU, Machine, NodeMemory
 from koordlite.lab.machine.pressure import NONE
-from koordlite.lab.machine.processes import TICKS_PER_SECOND, Process
+from koordlite.lab.machine.processes import TICKS_PER_SECOND, Process, Processes
 from koordlite.lab.machine.tree import Entry, File, Folder, Link, Tree, constant
-from koordlite.lab.resctrl.filesystem import POINT
+from koordlite.lab.resctrl.filesystem import POINT, EmulatedResctrl
 from koordlite.model.cpuset import CPUSet
-
-if TYPE_CHECKING:
-    from koordlite.lab.sandbox import Sandbox
 
 CGROUP_ROOT = "/sys/fs/cgroup"
 _CPUS = "/sys/devices/system/cpu"
 _NODES = "/sys/devices/system/node"
 
 
-def plant(node: Sandbox, seed: int) -> None:
+class Node(Protocol):
+    """The emulated node, as far as /proc and /sys show it."""
+
+    machine: Machine
+    files: Tree
+    clock: SandboxClock
+    cgroups: Cgroups
+    processes: Processes
+    workloads: Workloads
+    memory: MemoryLoad
+    resctrl: EmulatedResctrl | None
+    connections: Connections
+
+
+def plant(node: Node, seed: int) -> None:
     """Put /proc and /sys into the node's files."""
     tree = node.files
     _plant_sys(tree, node)
@@ -57,7 +72,7 @@ def plant(node: Sandbox, seed: int) -> None:
         folder.folders = lambda: [str(process.pid) for process in node.processes.all()]
 
 
-def _mounts(node: Sandbox) -> str:
+def _mounts(node: Node) -> str:
     lines = ["proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0", "sysfs /sys sysfs rw,nosuid,nodev,relatime 0 0"]
     if node.cgroups.version == 1:
         lines.append(f"tmpfs {CGROUP_ROOT} tmpfs ro,nosuid,nodev,noexec,mode=755 0 0")
@@ -70,7 +85,7 @@ def _mounts(node: Sandbox) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _stat(node: Sandbox) -> str:
+def _stat(node: Node) -> str:
     """user takes all the busy time; idle is the rest of the time since boot. As in the kernel the sum over all CPUs is
     rounded once, and not the sum of rounded numbers."""
     elapsed = int(node.clock.monotonic() * TICKS_PER_SECOND)
@@ -84,7 +99,7 @@ def _stat(node: Sandbox) -> str:
     return f"{lines}ctxt 0\nbtime 0\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n"
 
 
-def _meminfo(node: Sandbox) -> str:
+def _meminfo(node: Node) -> str:
     root = node.cgroups.memory.root
     total = node.machine.memory
     anon = min(total, root.anon_below + KERNEL_MEMORY)
@@ -118,7 +133,7 @@ def _cpu_block(machine: Machine, cpu: LogicalCPU) -> str:
     )
 
 
-def _process(node: Sandbox, name: str) -> Entry | None:
+def _process(node: Node, name: str) -> Entry | None:
     """/proc/TID: every thread can be opened by its id, also one that is not its process's first."""
     process = node.processes.find(int(name)) if name.isascii() and name.isdecimal() else None
     if process is None:
@@ -127,7 +142,7 @@ def _process(node: Sandbox, name: str) -> Entry | None:
     return Folder({**_thread_files(node, process, int(name)), "task": Folder(threads)})
 
 
-def _thread_files(node: Sandbox, process: Process, tid: int) -> dict[str, Entry]:
+def _thread_files(node: Node, process: Process, tid: int) -> dict[str, Entry]:
     return {
         "cgroup": File(lambda: _cgroup_lines(node, tid)),
         "cmdline": constant(f"{process.comm}\0"),
@@ -140,8 +155,8 @@ def _thread_files(node: Sandbox, process: Process, tid: int) -> dict[str, Entry]
         "status": File(lambda: _status(node, process, tid)),
         "net": Folder(
             {
-                "sockstat": File(lambda: node.kubelet.connections.statistics(process.pod)),
-                "tcp": File(lambda: node.kubelet.connections.table(process.pod)),
+                "sockstat": File(lambda: node.connections.statistics(process.pod)),
+                "tcp": File(lambda: node.connections.table(process.pod)),
             }
         ),
     }
@@ -151,13 +166,13 @@ def _set_oom_score_adj(process: Process, data: bytes) -> None:
     process.oom_score_adj = kernel_text.integer(data, low=-1000, high=1000, outside=errno.EINVAL)
 
 
-def _cgroup_lines(node: Sandbox, tid: int) -> str:
+def _cgroup_lines(node: Node, tid: int) -> str:
     """`ID:CONTROLLERS:PATH`, one line a hierarchy; v2 has number 0 and names no controllers."""
     numbered = enumerate(node.cgroups.hierarchies, start=0 if node.cgroups.version == 2 else 1)
     return "".join(f"{number}:{each.point}:/{each.home(tid).path}\n" for number, each in numbered)
 
 
-def _numa_maps(node: Sandbox, process: Process) -> str:
+def _numa_maps(node: Node, process: Process) -> str:
     """The memory of its group, shared evenly with the group's other processes and spread over the NUMA nodes of the
     CPUs that it may use, as memory.numa_stat is: one mapping of its own, and one of a file."""
     group = node.cgroups.memory.home(process.pid)
@@ -174,7 +189,7 @@ def _numa_maps(node: Sandbox, process: Process) -> str:
     return lines
 
 
-def _thread_stat(node: Sandbox, process: Process, tid: int) -> str:
+def _thread_stat(node: Node, process: Process, tid: int) -> str:
     """The columns up to the CPU that it ran on last (39), as its threads take turns; threads share their process's time
     evenly."""
     cpus = node.cgroups.allowed(node.cgroups.cpuset.home(tid))
@@ -191,7 +206,7 @@ def _schedstat(process: Process) -> str:
     return f"{ran} {waited} 0\n"
 
 
-def _status(node: Sandbox, process: Process, tid: int) -> str:
+def _status(node: Node, process: Process, tid: int) -> str:
     allowed = node.cgroups.allowed(node.cgroups.cpuset.home(tid))
     return (
         f"Name:\t{process.comm}\nState:\tR (running)\nTgid:\t{process.pid}\nPid:\t{tid}\nPPid:\t1\n"
@@ -199,7 +214,7 @@ def _status(node: Sandbox, process: Process, tid: int) -> str:
     )
 
 
-def _plant_sys(tree: Tree, node: Sandbox) -> None:
+def _plant_sys(tree: Tree, node: Node) -> None:
     """CPU topology, caches, NUMA nodes, disks, and the mount points of cgroups and resctrl."""
     machine = node.machine
     for cpu in machine.cpus:
@@ -257,7 +272,7 @@ def _plant_cache(tree: Tree, folder: str, values: dict[str, object]) -> None:
         tree.place(f"{folder}/{name}", constant(f"{value}\n"))
 
 
-def _plant_node(tree: Tree, node: Sandbox, at: NodeMemory) -> None:
+def _plant_node(tree: Tree, node: Node, at: NodeMemory) -> None:
     cpus = CPUSet(cpu.id for cpu in node.machine.cpus if cpu.node == at.id)
     distances = " ".join(map(str, at.distances))
     tree.place(f"{_NODES}/node{at.id}/cpulist", constant(f"{cpus}\n"))
@@ -265,7 +280,7 @@ def _plant_node(tree: Tree, node: Sandbox, at: NodeMemory) -> None:
     tree.place(f"{_NODES}/node{at.id}/meminfo", File(lambda: _node_meminfo(node, at)))
 
 
-def _node_meminfo(node: Sandbox, at: NodeMemory) -> str:
+def _node_meminfo(node: Node, at: NodeMemory) -> str:
     """Use by node as memory.numa_stat of cgroup v2 has it; on v1 in proportion to the size of the nodes."""
     root, machine = node.cgroups.memory.root, node.machine
     if machine.cgroup_version == 2:

@@ -69,6 +69,7 @@ class Sandbox:
             counters = self.resctrl.rmids.counters
             self._traffic = Traffic(self.machine, self.cgroups, self.workloads, self.resctrl, counters)
         self.kubelet = EmulatedKubelet(self.machine, self.cgroups, self.processes, self.workloads, seed=seed)
+        self.connections = self.kubelet.connections
         self.cgroups.cpu.on_kill = self._kill_group
         settings = kernel_settings.plant(self.files, self.machine)
         kernel_settings.plant_irqs(self.files, self.machine)
