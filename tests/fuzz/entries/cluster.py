@@ -10,6 +10,7 @@ import msgspec
 from h2.connection import H2Connection
 
 from koordlite.changes import cgroup
+from koordlite.formulas.allocatable import node_room
 from koordlite.kube.client import paging
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable, refusal
 from koordlite.kube.kubelet import checkpoints, pod_resources
@@ -41,7 +42,11 @@ NODE_NOTES = {
     "node.koordinator.sh/cpu-normalization-ratio": "1.20",
     "node.koordinator.sh/raw-allocatable": '{"cpu":"8"}',
     "node.koordinator.sh/third-party-allocations": '{"allocations":[{"name":"x","resources":{"cpu":"1"}}]}',
+    keys.AMPLIFICATION_RATIO: '{"cpu":1.1}',
+    keys.COLOCATION_STRATEGY: '{"enable":true,"metricAggregatePolicy":{"durations":["5m","1h"]}}',
+    keys.NETWORK_BANDWIDTH: "1.5Gi",
 }
+NODE_LABELS = {"a": "b", keys.CPU_RECLAIM_RATIO: "0.65", keys.CPU_NORMALIZATION_ENABLED: "true"}
 NRT = {
     "metadata": {
         "name": "node-a",
@@ -51,6 +56,8 @@ NRT = {
             "node.koordinator.sh/cpu-topology": '{"detail":[{"id":0,"core":0,"socket":0,"node":0}]}',
             "kubelet.koordinator.sh/cpu-manager-policy": '{"policy":"static","options":{"full-pcpus-only":"true"}}',
             "node.koordinator.sh/pod-cpu-allocs": '[{"namespace":"a","name":"b","uid":"u","cpuset":"1"}]',
+            keys.PLACEMENT: '{"observedAt":"2026-01-01T00:00:00Z","generation":3,"containers":[{"namespace":"a",'
+            '"pod":"b","uid":"c","container":"d","cpuset":"0-3","cpusByNUMA":{"0":"0-3"},"memoryByNUMA":{"0":5}}]}',
         },
     },
     "topologyPolicies": ["SingleNUMANodeContainerLevel"],
@@ -93,6 +100,7 @@ def node(raw: bytes) -> str:
             parse(notes.get(key, ""), "node/a")
         except InputError as error:
             problems += error.problems
+    node_room.amplification(notes)
     node_notes.parse(notes, "node/a", last=node_notes.NodeNotes(), problems=problems)
     slo.effective({}, labels=found.labels, annotations=notes)
     return str(sorted({problem.field for problem in (*problems, *found.problems)}))
@@ -110,6 +118,7 @@ def report(raw: bytes) -> str:
     for parse, key in (
         (nrt.decode_pools, keys.LS_SHARED_POOLS),
         (nrt.decode_cpu_topology, "node.koordinator.sh/cpu-topology"),
+        (nrt.decode_placement, keys.PLACEMENT),
     ):
         try:
             parse(notes.get(key, ""), "nrt")
@@ -244,7 +253,7 @@ ENTRIES = [
     Entry(name="config-map", seeds=[seed({k: json.dumps(v) for k, v in CONFIG_MAP.items()})], run=config_map, weight=2),
     Entry(
         name="node",
-        seeds=[seed({**files.NODE, "metadata": {"name": "a", "annotations": NODE_NOTES, "labels": {"a": "b"}}})],
+        seeds=[seed({**files.NODE, "metadata": {"name": "a", "annotations": NODE_NOTES, "labels": NODE_LABELS}})],
         run=node,
     ),
     Entry(name="numa-report", seeds=[seed(NRT)], run=report),
