@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from koordlite.formulas.eviction import evict_config
@@ -88,54 +89,6 @@ def in_doubles(given: Any, wanted: Any, found: Any) -> bool:
     return near and found["release"].keys() == loss.keys() and _is_released(given, found)
 
 
-@deviation(
-    "evict-contribution: a pod that releases nothing of what is missing stays",
-    "cpu_evict.reconcile",
-    "memory_evict.reconcile",
-)
-def nothing_to_release(given: Any, wanted: Any, found: Any) -> bool:
-    """Who releases nothing of what is missing stays."""
-    return _explains(evict_round.CONTRIBUTION, given, wanted, found)
-
-
-@deviation("evict-bytes: a victim counts with the bytes it uses", "memory_evict.reconcile")
-def counted_in_bytes(given: Any, wanted: Any, found: Any) -> bool:
-    """A victim of MemoryEvict counts with its bytes, not a thousand times as much: more of them are needed."""
-    return _explains(evict_round.BYTES, given, wanted, found)
-
-
-@deviation(
-    "evict-promised-only: only requests of batch and mid resources count and are released",
-    "cpu_evict.reconcile",
-    "memory_evict.reconcile",
-)
-def promised_only(given: Any, wanted: Any, found: Any) -> bool:
-    """Nobody goes for requests of classes behind no batch or mid resource."""
-    return _explains(evict_round.PROMISED, given, wanted, found)
-
-
-@deviation(
-    "evict-by-use: labels and annotations of its own protect no pod that uses more than it requests",
-    "cpu_evict.reconcile",
-    "memory_evict.reconcile",
-)
-def judged_by_use(given: Any, wanted: Any, found: Any) -> bool:
-    """Pods without requests in the besteffort cgroup go first when what they use is the cause, whatever their label."""
-    return _explains(evict_round.BY_USE, given, wanted, found)
-
-
-@deviation("evict-contribution: a pod that releases nothing of what is missing stays", "evict_util.kill_and_evict")
-def idle_candidate(given: Any, wanted: Any, found: Any) -> bool:
-    """Who releases nothing of what is missing stays, in a walk."""
-    return _walks(evict_round.CONTRIBUTION, given, found)
-
-
-@deviation("evict-leaving: what is on its way out counts before a victim is looked for", "evict_util.kill_and_evict")
-def leaving_first(given: Any, wanted: Any, found: Any) -> bool:
-    """What leaves anyway is taken off before a victim is looked for."""
-    return _walks(evict_round.LEAVING, given, found)
-
-
 def _explains(rule: str, given: Any, wanted: Any, found: Any) -> bool:
     """Ours is what a round with all our rules comes to, and this rule is one that matters to it.
 
@@ -168,6 +121,32 @@ def _walks(rule: str, given: Any, found: Any) -> bool:
     ours = told(evict_round.ALL)
     matters = told(evict_round.ALL - {rule}) != ours or told(frozenset((rule,))) != told(frozenset())
     return bool(matters and found == ours)
+
+
+_CONTRIBUTION = "evict-contribution: a pod that releases nothing of what is missing stays"
+_ROUNDS = ("cpu_evict.reconcile", "memory_evict.reconcile")
+_WALK = "evict_util.kill_and_evict"
+for _rule, _text, _functions in (
+    (evict_round.CONTRIBUTION, _CONTRIBUTION, _ROUNDS),
+    # Not a thousand times as much: more of them are needed.
+    (evict_round.BYTES, "evict-bytes: a victim counts with the bytes it uses", _ROUNDS[1:]),
+    (
+        evict_round.PROMISED,
+        "evict-promised-only: only requests of batch and mid resources count and are released",
+        _ROUNDS,
+    ),
+    # Pods without requests in the besteffort cgroup go first when what they use is the cause.
+    (
+        evict_round.BY_USE,
+        "evict-by-use: labels and annotations of its own protect no pod that uses more than it requests",
+        _ROUNDS,
+    ),
+):
+    deviation(_text, *_functions)(functools.partial(_explains, _rule))
+deviation(_CONTRIBUTION, _WALK)(functools.partial(_walks, evict_round.CONTRIBUTION))
+deviation("evict-leaving: what is on its way out counts before a victim is looked for", _WALK)(
+    functools.partial(_walks, evict_round.LEAVING)
+)
 
 
 def _is_released(given: Any, found: Any) -> bool:
