@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import types
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 import msgspec
 
@@ -14,6 +16,8 @@ from koordlite.model import isolation
 from koordlite.model.errors import Problem
 from koordlite.model.status import Faults
 
+P = ParamSpec("P")
+T = TypeVar("T")
 LOG = logging.getLogger(__name__)
 KINDS = 100
 """Kinds of faults of subjects that are logged."""
@@ -86,6 +90,13 @@ class SubjectFaults:
             self._logged.add(kind)
             LOG.error("%s: %s is left out: %s: %s", self.work, subject, kind[0], error, exc_info=error)
         return f"{self.work}: a fault of the program itself: {kind[0]} at {place}"
+
+    def guarded(self, subject: str, judgement: Callable[P, T], *of: P.args, **more: P.kwargs) -> T | str:
+        """Result of the judgement about `subject`, or the text of the fault that stands in for it."""
+        try:
+            return judgement(*of, **more)
+        except Exception as error:  # noqa: BLE001 - as said
+            return self.note(subject, error)
 
     def problem(self, subject: str, error: Exception) -> Problem:
         """The same as something that its reader can act on."""

@@ -220,7 +220,7 @@ class Matches(msgspec.Struct, frozen=True):
     """Nodes on which a pod may take a reservation, or goes by other rules because of one."""
 
     shape: PodShape
-    settings: JudgeSettings
+    cluster: Cluster
     candidate: Candidate | None = None
     """None: the pod takes no reservation anywhere."""
     rows: Mapping[str, Row] = msgspec.field(default_factory=dict)
@@ -234,10 +234,7 @@ class Matches(msgspec.Struct, frozen=True):
             return by_shape
         refused = {name: text for name, text in by_shape.items() if name not in self.rows}
         for name, row in self.rows.items():
-            try:
-                text = judge.refusal(self.shape, row, self.settings)
-            except Exception as error:  # noqa: BLE001 - one node's fault costs that node
-                text = f"{type(error).__name__}: a fault of the program itself"
+            text = self.cluster.faults.guarded(name, judge.refusal, self.shape, row, self.cluster.settings)
             if text := text or (judge.OCCUPIED if self.waits and judge.is_occupied(row) else ""):
                 refused[name] = text
         own = {name for name, row in self.rows.items() if row.reservations.taking}
@@ -247,11 +244,11 @@ class Matches(msgspec.Struct, frozen=True):
 
     def scores(self, names: Sequence[str], by_shape: Sequence[int]) -> list[int]:
         """Scores of `names`: those of the pod's shape, and its own on nodes with a reservation for it."""
-        rows = self.rows
-        return [
-            judge.points(self.shape, rows[name], self.settings) if name in rows else score
-            for name, score in zip(names, by_shape, strict=True)
-        ]
+        own: dict[str, int] = {}
+        for name in self.rows.keys() & names:
+            points = self.cluster.faults.guarded(name, judge.points, self.shape, self.rows[name], self.cluster.settings)
+            own[name] = points if isinstance(points, int) else 0
+        return [own.get(name, score) for name, score in zip(names, by_shape, strict=True)]
 
 
 class Extender:
@@ -503,7 +500,7 @@ class Extender:
         cluster, shape = self.cluster, pod.shape
         candidate = _candidate(pod, obj) if cluster.reserved else None
         if candidate is None:
-            return Matches(shape, cluster.settings)
+            return Matches(shape, cluster)
         own, waits = {}, False
         with cluster.lock:
             rows = [(node, cluster.row(node)) for node in cluster.reserved.nodes_for(candidate)]
@@ -518,7 +515,7 @@ class Extender:
             except Exception as error:  # noqa: BLE001 - one node's fault costs its reservations
                 cluster.faults.note(node, error)
         if not own:
-            return Matches(shape, cluster.settings)
+            return Matches(shape, cluster)
         if waits:
             # Not for longer than a reservation is expected to be made free.
             now = cluster.now()
@@ -527,7 +524,7 @@ class Extender:
                 while len(self._waiting_since) > MOST_WAITING:
                     self._waiting_since.popitem(last=False)
             waits = now - since < cluster.settings.hold_seconds
-        return Matches(shape, cluster.settings, candidate, _with_first(own), waits)
+        return Matches(shape, cluster, candidate, _with_first(own), waits)
 
     def _remember_attempt(
         self,

@@ -122,7 +122,7 @@ class _Board:
         """Nodes by what stands against the waiting pod, with the nearest to taking it; and those that take it."""
         counts: collections.Counter[str] = collections.Counter()
         nearest: dict[str, tuple[float, str]] = {}
-        fits, shape = [], self.waiting.shape
+        fits, shape, faults = [], self.waiting.shape, self._cluster.faults
         for name in (name for name in self._rows if name not in self.kept):
             against = self._against(name)
             why = against or self.refusal(self.waiting, name)
@@ -134,7 +134,7 @@ class _Board:
                 lacks = self._lacks(shape, name)
                 distance = sum(lack / max(1, shape.total.get(resource, NANO)) for resource, lack in lacks.items())
                 nearest[why] = min(nearest.get(why, (distance, name)), (distance, name))
-        numbers = {why: self._guarded(name, self._numbers, name) for why, (_, name) in nearest.items()}
+        numbers = {why: faults.guarded(name, self._numbers, name) for why, (_, name) in nearest.items()}
         groups = [{"why": why, "nodes": count, "nearest": numbers.get(why, "")} for why, count in counts.most_common()]
         return groups, fits
 
@@ -205,7 +205,7 @@ class _Board:
         is_kept = item is not self.waiting and node not in self._changed
         refusal = self._refusals.get((item.shape, node)) if is_kept else None
         if refusal is None:
-            refusal = self._guarded(node, self._refusal, item, node)
+            refusal = self._cluster.faults.guarded(node, self._refusal, item, node)
             if is_kept:
                 self._refusals[item.shape, node] = refusal
         return refusal
@@ -215,13 +215,6 @@ class _Board:
         if lacks := victims.lacking(item.shape, row):
             return f"too little {' and '.join(sorted(lacks))} in all"
         return judge.refusal(item.shape, row, self._settings)
-
-    def _guarded(self, node: str, judgement: Callable[..., str], *of: object) -> str:
-        """The judgement, or the fault of ours that stands in for it: it costs this node, and not the whole answer."""
-        try:
-            return judgement(*of)
-        except Exception as error:  # noqa: BLE001 - as said
-            return self._cluster.faults.note(node, error)
 
     def lacking(self, item: ClusterPod, node: str) -> Mapping[str, int]:
         """Nano-units by resource, of the node as a whole or of its emptiest NUMA node; a move, where none can be

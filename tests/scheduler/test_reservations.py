@@ -14,6 +14,7 @@ from hypothesis import strategies as some
 
 from koordlite.model import keys
 from koordlite.model.wire.reservation import ReservationObject
+from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.judge import ELSEWHERE, OCCUPIED
 from koordlite.scheduler.nominations import Victims
 from koordlite.scheduler.report import documents, texts
@@ -104,6 +105,29 @@ def test_an_owner_goes_to_its_reservation_and_its_binding_says_so() -> None:
     explained = scene.extender.attempts.get("ns/mine")
     assert explained is not None
     assert explained.chosen == "a"
+
+
+@pytest.mark.parametrize("name", ["refusal", "points"])
+def test_a_fault_about_a_node_with_a_reservation_costs_that_node_and_is_counted(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    scene = plain()
+    for number, node in enumerate("ab"):
+        put(scene, reservation(f"r{number}", node, app="r"))
+    mine, real = owner(pod("mine", "4")), getattr(judge, name)
+    assert scene.filter(mine, "a", "b") == (["a", "b"], {})
+
+    def judged(shape: Any, row: Any, settings: Any) -> Any:
+        if row.name == "b" and row.reservations.taking:
+            raise RuntimeError("broken")
+        return real(shape, row, settings)
+
+    monkeypatch.setattr(judge, name, judged)
+    passed, _ = scene.filter(mine, "a", "b")
+    assert passed == (["a"] if name == "refusal" else ["a", "b"])
+    ranks = dict(scene.extender.prioritize(as_object(mine), passed))
+    assert ranks == ({"a": 0} if name == "refusal" else {"a": 10, "b": 0})
+    assert scene.cluster.faults.total == 1
 
 
 def test_an_owner_waits_for_its_reservation_to_be_made_free_but_not_for_ever() -> None:
