@@ -47,11 +47,14 @@ class Candidate(msgspec.Struct, frozen=True):
         return (self.pod.metadata.labels or {}).get(keys.RESERVATION_IGNORED) == "true"
 
 
-def candidate(pod: PodObject, requests: Amounts) -> Candidate:
-    """The pod with its annotations; InputError when one of them cannot be read."""
+def candidate(pod: PodObject, requests: Amounts) -> Candidate | None:
+    """The pod with its annotations; None when one of them cannot be read, so that no reservation matches."""
     name, notes = f"pod/{pod.metadata.namespace}/{pod.metadata.name}", pod.metadata.annotations
-    exact = read(ResourceNames, notes, keys.EXACT_MATCH, name)
-    return Candidate(pod, requests, parse_affinity(notes, name), (exact.resource_names or ()) if exact else ())
+    try:
+        exact = read(ResourceNames, notes, keys.EXACT_MATCH, name)
+        return Candidate(pod, requests, parse_affinity(notes, name), (exact.resource_names or ()) if exact else ())
+    except InputError:
+        return None
 
 
 def match(one: Candidate, reservation: ReservationObject, allocatable: Amounts, node_labels: Mapping[str, str]) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from koordlite.model import node_selectors
-from koordlite.model.errors import InputError
 from koordlite.model.quantity import ZERO, Quantity
 from koordlite.model.wire.objects import NodeObject, PodSpec
 from koordlite.model.wire.reservation import ReservationObject
@@ -70,10 +69,7 @@ def assigned(world: World, guarded: frozenset[str], now: float) -> dict[str, Clu
 def candidate(pod: ClusterPod) -> Candidate | None:
     """The pod read once; None when what it says about reservations cannot be read, so that none matches."""
     assert pod.obj is not None, "pods that wait are kept whole"
-    try:
-        return matching.candidate(pod.obj, pod.requests)
-    except InputError:
-        return None
+    return matching.candidate(pod.obj, pod.requests)
 
 
 def refusal(world: World, one: Candidate, place: PlacedReservation, now: float) -> str:

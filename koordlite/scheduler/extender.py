@@ -17,7 +17,7 @@ from typing import Protocol
 
 import msgspec
 
-from koordlite.model.errors import InputError, KoordliteError
+from koordlite.model.errors import KoordliteError
 from koordlite.model.wire import objects
 from koordlite.reservation import capacity, matching
 from koordlite.reservation.matching import Candidate
@@ -456,7 +456,7 @@ class Extender:
             version=board.version,
             names=before.names if before is not None and before.names == node_names else node_names,
             reserved=frozenset(matches.rows),
-            candidate=matches.candidate or _candidate(pod, obj),
+            candidate=matches.candidate or matching.candidate(obj, pod.requests),
             until=-math.inf if since is None else since + cluster.settings.hold_seconds,
             busy=frozenset(busy),
             load=load.pod if load is not None and busy else None,
@@ -498,7 +498,7 @@ class Extender:
         """The nodes on which the pod may take a reservation. Annotations that cannot be read take none: the refusal
         that says so is of its shape."""
         cluster, shape = self.cluster, pod.shape
-        candidate = _candidate(pod, obj) if cluster.reserved else None
+        candidate = matching.candidate(obj, pod.requests) if cluster.reserved else None
         if candidate is None:
             return Matches(shape, cluster)
         own, waits = {}, False
@@ -629,14 +629,6 @@ class Extender:
         with self.cluster.lock:
             if (attempt := self.attempts.of_uid(pod.key, pod.uid)) is not None:
                 attempt.events.append(text)
-
-
-def _candidate(pod: ClusterPod, obj: objects.PodObject) -> Candidate | None:
-    """The pod as it looks for reservations; None where its annotations cannot be read."""
-    try:
-        return matching.candidate(obj, pod.shape.pod.requests)
-    except InputError:
-        return None
 
 
 MOST_SCORE = 10

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 
 from koordlite.http.answers import JSON, Answer, Request, Router, encoded, plain
 from koordlite.http.answers import page as html
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.wire import objects
 from koordlite.report.log_levels import LogLevels
 from koordlite.report.metrics import families
@@ -165,21 +165,18 @@ class Service(Router):
         if ask is None:
             return plain(404, f"there is no verb {path}; there are {', '.join(self._verbs)}")
         started = time.perf_counter()
-        answer, result = self._answered(ask, body)
-        self.metrics.observe(path.lstrip("/"), result, time.perf_counter() - started)
-        return answer
-
-    def _answered(self, ask: Callable[[bytes], tuple[bytes, str]], body: bytes) -> tuple[Answer, str]:
         try:
             reply, result = ask(body)
+            answer = Answer(200, JSON, reply)
         except InputError as error:
-            return plain(400, str(error)), "bad_request"
+            answer, result = plain(400, str(error)), "bad_request"
         except NotReady as error:
-            return Answer(200, JSON, error_answer(str(error))), "error"
+            answer, result = Answer(200, JSON, error_answer(str(error))), "error"
         except Exception as error:  # noqa: BLE001 - the next question may be another one
             why = self._extender.cluster.faults.note("the whole question", error)
-            return Answer(200, JSON, error_answer(why)), "error"
-        return Answer(200, JSON, reply), result
+            answer, result = Answer(200, JSON, error_answer(why)), "error"
+        self.metrics.observe(path.lstrip("/"), result, time.perf_counter() - started)
+        return answer
 
     def _filter(self, body: bytes) -> tuple[bytes, str]:
         arguments, names = question(body, "filter")
@@ -232,7 +229,7 @@ def read(shape: type[T], body: bytes, verb: str) -> T:
     """The arguments in `body`; InputError says which field is wrong."""
     try:
         arguments: T = _READERS[shape].decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         excerpt = body[:80].decode(errors="replace")
         do = "the caller has to be a kube-scheduler, and this verb the one its configuration names"
         raise InputError(Problem(f"request {verb}", "body", excerpt, str(error), do)) from error
@@ -246,14 +243,10 @@ def question(body: bytes, verb: str) -> tuple[Arguments, list[str]]:
     if arguments.node_names is not None:
         return arguments, arguments.node_names
     items = (arguments.nodes.items if arguments.nodes else None) or []
-    return arguments, [_name(item) for item in items]
-
-
-def _name(item: msgspec.Raw) -> str:
-    name = read(_NodeName, bytes(item), "filter").metadata.name
-    if not name:
+    names = [read(_NodeName, bytes(item), "filter").metadata.name for item in items]
+    if not all(names):
         raise InputError(Problem("request filter", "Nodes.items", "", "a node without a name", "name every node"))
-    return name
+    return arguments, names
 
 
 def filter_answer(arguments: Arguments, names: list[str], passed: list[str], refused: dict[str, str]) -> bytes:

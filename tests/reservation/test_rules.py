@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -10,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from koordlite.model import times
+from koordlite.model import keys, times
 from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import LabelRequirement, NodeSelectorTerm, PodObject, Toleration
-from koordlite.model.wire.reservation import ReservationObject
+from koordlite.model.wire.reservation import ReservationObject, ResourceNames
 from koordlite.reservation import capacity, lifecycle, matching
 from koordlite.reservation.capacity import Demand, Holding, NodeCapacity
 from koordlite.reservation.matching import Affinity
@@ -103,14 +104,18 @@ def test_no_pod_fits_where_node_and_reservation_together_have_less_than_it_asks(
     ).map(json.dumps)
 )
 def test_whatever_is_written_in_annotations_is_read_or_refused_by_name(text: str) -> None:
-    keys = ("scheduling.koordinator.sh/reservation-affinity", "scheduling.koordinator.sh/exact-match-reservation")
-    for key in keys:
+    readers: dict[str, Callable[[dict[str, str]], object]] = {
+        keys.RESERVATION_AFFINITY: lambda notes: matching.parse_affinity(notes, "pod/ns/p"),
+        keys.EXACT_MATCH: lambda notes: matching.read(ResourceNames, notes, keys.EXACT_MATCH, "pod/ns/p"),
+    }
+    for key, read in readers.items():
+        one, problems = matching.candidate(pod(annotations={key: text}), {}), []
         try:
-            one = matching.candidate(pod(annotations={key: text}), {})
+            read({key: text})
         except InputError as error:
-            assert [(problem.object, problem.field) for problem in error.problems] == [("pod/ns/p", key)]
-        else:
-            assert matching.match(one, reservation(), {}, {})
+            problems = [(problem.object, problem.field) for problem in error.problems]
+        assert problems == ([] if one else [("pod/ns/p", key)])
+        assert one is None or matching.match(one, reservation(), {}, {})
 
 
 @pytest.mark.parametrize(

@@ -117,13 +117,13 @@ def test_without_the_right_to_read_the_switches_everything_else_is_answered(worl
 @given(TEXTS, st.sampled_from(["distance", "pod_affinity"]), st.booleans())
 def test_any_text_is_edited_in_one_member_or_refused(text: str, field: str, value: bool):
     try:
-        edited = switches._edited(field, value)(text)
+        edited = switches._ours(field).edited(text, value)
     except ValueError:
         return
     before, after = _held(text), _held(edited)
     assert getattr(after, field) is value
     assert {**_fields(before), field: value} == _fields(after)
-    assert switches._edited(field, value)(edited) == edited
+    assert switches._ours(field).edited(edited, value) == edited
 
 
 def _held(text: str) -> NUMAPolicy:

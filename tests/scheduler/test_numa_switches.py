@@ -142,13 +142,14 @@ def test_without_the_config_map_it_is_404(world: World):
 
 def test_a_write_in_between_is_kept(world: World):
     world.create(NUMA_AWARE, CONF)
-    once, opened = iter([True]), switches.with_numa_aware
+    once, edited = iter([True]), NUMA_AWARE.edited
 
-    def slow(text: str) -> str:
+    def slow(text: str, is_open: bool) -> str:
         if next(once, False):
             body = {"data": {"volcano-scheduler.conf": CONF.replace("gang", "drf")}}
             world.api.request("PATCH", path_of(NUMA_AWARE), body=body, content_type="application/merge-patch+json")
-        return opened(text)
+        return edited(text, is_open)
 
-    changed = Switches(world.api).put(msgspec.structs.replace(NUMA_AWARE, opened=slow), "open")
-    assert changed and world.data(NUMA_AWARE)["volcano-scheduler.conf"] == opened(CONF.replace("gang", "drf"))
+    changed = Switches(world.api).put(msgspec.structs.replace(NUMA_AWARE, edited=slow), "open")
+    wanted = switches.with_numa_aware(CONF.replace("gang", "drf"))
+    assert changed and world.data(NUMA_AWARE)["volcano-scheduler.conf"] == wanted

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from koordlite.model import keys
+from koordlite.model.errors import UNREADABLE
 from koordlite.model.pod import pod_reader
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import crane as wire
@@ -69,6 +70,6 @@ def _results(pods: tuple[ClusterPod, ...]) -> Iterator[_Result]:
         if pod.crane_result:
             try:
                 zones = msgspec.json.decode(pod.crane_result, type=tuple[wire.Zone, ...] | None) or ()
-            except (msgspec.DecodeError, RecursionError):
+            except UNREADABLE:
                 continue
             yield scheduling.results_of(zones)

@@ -18,6 +18,7 @@ import msgspec
 from koordlite.kube.client.access import Api
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.kube.client.prometheus import Prometheus, results
+from koordlite.model.errors import UNREADABLE
 
 LOG = logging.getLogger(__name__)
 NAMESPACES = ("koordlite-system", "volcano-system")
@@ -222,7 +223,7 @@ def read(body: bytes) -> Charts:
     """Both charts out of an exporter's /history; ValueError when it is none."""
     try:
         history = msgspec.json.decode(body, type=_History)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise ValueError(f"it is no history: {error}") from error
     times = history.times
     if len(times) > _MOST_MOMENTS or len(history.zones) > _MOST_ZONES:

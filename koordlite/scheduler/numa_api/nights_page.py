@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
+from koordlite.model.errors import UNREADABLE
 from koordlite.report import units, view
 from koordlite.report.html import page
 from koordlite.report.html.page import Child, Markup, el
@@ -90,7 +91,7 @@ def read(body: bytes) -> Night:
     """An agent's answer; ValueError when it is none."""
     try:
         night = msgspec.json.decode(body, type=Night)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise ValueError(f"it is no night: {error}") from error
     numbers = [value for value in msgspec.structs.astuple(night) if isinstance(value, int | float)]
     if not all(0 <= value < 1e12 for value in numbers) or len(night.status) > 20:

@@ -212,7 +212,9 @@ class NumaService(Router, Collector):
                 node = self._node(name)
                 return _data(rest.whole(node, now, usage.get(name, {})) if node else None, f"node {name}")
             case ["pods", namespace, name]:
-                return _data(self._pod(f"{namespace}/{name}", now), f"pod {namespace}/{name}")
+                pod = self._cluster.pod_of(f"{namespace}/{name}")
+                node = self._node(pod.node) if pod is not None and pod.node else None
+                return _data(rest.of_pod(pod, node, now) if pod is not None else None, f"pod {namespace}/{name}")
             case ["nodes"]:
                 nodes = sorted(self.nodes(), key=lambda node: node.name)
                 listed = [rest.summary(node, now, usage.get(node.name, {})) for node in nodes]
@@ -224,12 +226,6 @@ class NumaService(Router, Collector):
                 there = "numa/nodes, numa/nodes/NODE, numa/nights, numa/pods/NAMESPACE/POD, numa/violations"
                 return rest.refused(404, f"there is {there}")
         return rest.answer(200, listed)
-
-    def _pod(self, key: str, now: float) -> dict[str, Any] | None:
-        pod = self._cluster.pod_of(key)
-        if pod is None:
-            return None
-        return rest.of_pod(pod, self._node(pod.node) if pod.node else None, now)
 
     def _query(self, verb: str, query: Mapping[str, str]) -> Answer:
         """Prometheus's own answer, without the envelope: its clients read it as it is."""

@@ -18,6 +18,7 @@ import yaml
 
 from koordlite.kube.client.access import Api
 from koordlite.kube.client.answers import ApiError
+from koordlite.model.errors import UNREADABLE
 from koordlite.model.reading import declared, yaml_bounds
 from koordlite.model.slo import config
 from koordlite.model.slo.settings import NUMAPolicy
@@ -152,8 +153,8 @@ class Policy(msgspec.Struct, frozen=True):
     key: str
     is_open: Callable[[str], bool]
     """ValueError for a text that cannot be read, here and below."""
-    opened: Callable[[str], str]
-    closed: Callable[[str], str]
+    edited: Callable[[str, bool], str]
+    """The text with the policy open, or closed; the same text where it is so already."""
     without: str
     """What to do where there is no such ConfigMap."""
     empty: str | None = None
@@ -165,8 +166,7 @@ NUMA_AWARE = Policy(
     "volcano-scheduler-configmap",
     "volcano-scheduler.conf",
     has_numa_aware,
-    with_numa_aware,
-    without_numa_aware,
+    lambda text, is_open: with_numa_aware(text) if is_open else without_numa_aware(text),
     "is Volcano installed?",
 )
 """Volcano's scheduler reads its configuration again by itself when the mounted file changes."""
@@ -176,7 +176,7 @@ def read_body(body: bytes) -> Status:
     """The status in `{"status": "open"}`; ValueError for anything else."""
     try:
         return msgspec.json.decode(body, type=_Body).status
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise ValueError(f'the content has to be {{"status": "open"}} or {{"status": "close"}}: {error}') from error
 
 
@@ -199,7 +199,7 @@ class Switches:
         for tries in reversed(range(TRIES)):
             version, text = self._read(policy)
             try:
-                edited = policy.opened(text) if status == "open" else policy.closed(text)
+                edited = policy.edited(text, status == "open")
             except ValueError as error:
                 raise CannotEdit(f"configmap {_where(policy)}: {error}") from error
             if edited == text:
@@ -241,25 +241,6 @@ def _path(policy: Policy) -> str:
     return f"/api/v1/namespaces/{policy.namespace}/configmaps/{policy.config_map}"
 
 
-def _is_on(field: str) -> Callable[[str], bool]:
-    """Predicate of a text that switches the member `field` on. ValueError where the text cannot be used."""
-    return lambda text: bool(getattr(_policies(text), field))
-
-
-def _edited(field: str, value: bool) -> Callable[[str], str]:
-    """A text with the member `field` at `value`; the same text where it says so already. ValueError as of `_is_on`."""
-
-    def edit(text: str) -> str:
-        if getattr(_policies(text), field) is value:
-            return text
-        name, document = declared.camel(field), _object(text)
-        # Names are read without regard to case.
-        members = {key: member for key, member in document.items() if key.lower() != name.lower()}
-        return json.dumps({**members, name: value}, indent=2) + "\n"
-
-    return edit
-
-
 def _policies(text: str) -> NUMAPolicy:
     slo = config.effective({watches.KEY: text}, labels={}, annotations={})
     broken = [problem.why for problem in slo.problems]
@@ -280,13 +261,25 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _ours(field: str) -> Policy:
+    """The member `field` of the document."""
+
+    def is_open(text: str) -> bool:
+        return bool(getattr(_policies(text), field))
+
+    def edited(text: str, value: bool) -> str:
+        if is_open(text) is value:
+            return text
+        name, document = declared.camel(field), _object(text)
+        # Names are read without regard to case.
+        members = {key: member for key, member in document.items() if key.lower() != name.lower()}
+        return json.dumps({**members, name: value}, indent=2) + "\n"
+
     return Policy(
         watches.NAMESPACE,
         watches.NAME,
         watches.KEY,
-        _is_on(field),
-        _edited(field, True),
-        _edited(field, False),
+        is_open,
+        edited,
         "the defaults hold; apply manifests/settings, or install Koordinator's manager",
         "{}",
     )
