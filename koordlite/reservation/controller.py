@@ -66,17 +66,6 @@ SAID_AGAIN_SECONDS = 600.0
 """The same Event or log line about the same object is not repeated within this time."""
 
 
-class State(msgspec.Struct, frozen=True):
-    """State of the controller, for health, metrics and logs."""
-
-    leads: bool
-    synced: bool
-    stands_back: str = ""
-    """By what Koordinator's scheduler was found."""
-    error: str = ""
-    """Error of the last request that failed in the last round."""
-
-
 class Judge(Protocol):
     """Whoever knows the NUMA nodes of the cluster, as far as the controller asks or tells it."""
 
@@ -111,7 +100,7 @@ class Controller:
     ) -> None:
         """`leads`: whether this process may write now. `tell` writes an Event. `feeds_judge`: no other watches of this
         process keep the judge up to date."""
-        self._api, self._settings, self._leads, self._tell = api, settings, leads, tell
+        self._api, self._settings, self.leads, self._tell = api, settings, leads, tell
         self._monotonic, self._wall = monotonic, wall
         self._judge, self._judge_takers = judge, judge.takers if feeds_judge else {}
         self.world, self.lock = World(lacks=judge.lacks, fault=self._fault), threading.RLock()
@@ -125,7 +114,10 @@ class Controller:
         self._paused: dict[str, tuple[int, float]] = {}
         """By uid of a Reservation, how many steps failed in a row, and until when no other is tried."""
         self._emitted: dict[tuple[str, str, str], float] = {}
-        self._rival, self._next_look, self._error = "", float("-inf"), ""
+        self.rival, self._next_look = "", float("-inf")
+        """`rival`: sign that Koordinator's scheduler runs; empty when it does not."""
+        self.error = ""
+        """Error of the last request that failed in the last round."""
         self._rival_lease: dict[str, Any] | None = None
         self.events: collections.Counter[str] = collections.Counter()
         """Events by reason."""
@@ -171,17 +163,12 @@ class Controller:
         """It does not lead any more."""
         LOG.info("lease lost or given back: another process works on Reservations")
 
-    @property
-    def state(self) -> State:
-        """State of the controller."""
-        return State(self._leads(), not self.not_ready(), self._rival, self._error)
-
     def round(self) -> None:
         """Do what can be done now."""
-        if not self._leads() or self.not_ready():
+        if not self.leads() or self.not_ready():
             return
         self._look_for_rival()
-        self._error = ""
+        self.error = ""
         together, self._together = self._together, TOGETHER
         with ThreadPoolExecutor(TOGETHER, "reservation") as pool:
             under_way: collections.deque[tuple[Step, Future[str]]] = collections.deque()
@@ -210,14 +197,14 @@ class Controller:
         except Refused as error:
             failed = self._refused[step.uid] = str(error)
         except ApiUnreachable as error:
-            self._error = str(error)
-            self._warn("API server", self._error)
+            self.error = str(error)
+            self._warn("API server", self.error)
             return False
         self._paused.pop(step.uid, None)
         if failed:
-            self._error = f"reservation {step.name}: {failed}"
-            self._warn(step.uid, self._error)
-            if step.uid not in self._refused and self._leads():
+            self.error = f"reservation {step.name}: {failed}"
+            self._warn(step.uid, self.error)
+            if step.uid not in self._refused and self.leads():
                 pause = min(FIRST_PAUSE_SECONDS * 2**count, LAST_PAUSE_SECONDS)
                 self._paused[step.uid] = min(count + 1, 10), self._monotonic() + pause
         return True
@@ -225,7 +212,7 @@ class Controller:
     def _steps(self) -> Iterator[Step]:
         """One after the other, each planned with what has been written before."""
         with self.lock:
-            if self._rival:
+            if self.rival:
                 planned = step.withdrawal(self.world)
             else:
                 planned = step.plan(self.world, self._settings, self._wall(), self._refused)
@@ -257,12 +244,12 @@ class Controller:
         with self.lock:
             pods = list(self.world.koord_schedulers.values())
         sign = rival(pods, self._rival_lease, self._wall())
-        if bool(sign) != bool(self._rival):
+        if bool(sign) != bool(self.rival):
             if sign:
                 LOG.warning("koord-scheduler runs here (%s) and holds Reservations: placeholders are removed", sign)
             else:
                 LOG.info("koord-scheduler does not run any more: Reservations are held by placeholders")
-        self._rival = sign
+        self.rival = sign
 
     def _lease(self) -> dict[str, Any] | None:
         try:
@@ -289,7 +276,7 @@ class Controller:
             self._judge.remove_pod(pod.key)
 
     def _fault(self, name: str, error: Exception) -> None:
-        self._error = self.faults.note(f"reservation {name}", error)
+        self.error = self.faults.note(f"reservation {name}", error)
 
     def _warn(self, subject: str, text: str) -> None:
         if self._is_new(subject, "", text):
@@ -359,18 +346,18 @@ class ReservationMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Reservations by phase, placeholders, and what became of hand-overs."""
-        controller, state = self._controller, self._controller.state
+        controller = self._controller
         with controller.lock:
             world = controller.world
             phases = collections.Counter(each.status.phase or PENDING for each in world.reservations.values())
             placeholders = sum(bool(pod.stands_for) for pod in world.pods.values())
             counts = dict(controller.events)
         gauges = [
-            ("controller_leader", "1 while this process holds the lease and may write", float(state.leads)),
+            ("controller_leader", "1 while this process holds the lease and may write", float(controller.leads())),
             (
                 "controller_stands_back",
                 "1 while koord-scheduler runs, which holds Reservations itself",
-                float(bool(state.stands_back)),
+                float(bool(controller.rival)),
             ),
         ]
         for name, meaning, value in gauges:

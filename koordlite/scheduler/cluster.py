@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import heapq
+import itertools
 import logging
 import sys
 import threading
@@ -209,10 +210,10 @@ class Cluster:
         """The nodes as they are judged, by name."""
         self._stale: dict[str, float] = {}
         """Since when."""
-        self.changes: list[str] = []
-        """Names of nodes in the order in which their rows changed; starts over when it grows long."""
-        self.changes_before = 0
-        """Number of changes that are not in the list any more."""
+        self.version = 0
+        """Number of changes of rows so far."""
+        self._changed: dict[str, int] = {}
+        """Number of the latest change of each node's row, in that order; also of nodes that are gone."""
         self.boards: dict[PodShape, Board] = {}
         """Those asked for last come last."""
         self._looks: list[tuple[float, str]] = []
@@ -240,10 +241,10 @@ class Cluster:
             RESERVATIONS.name: (self.put_reservation, self.remove_reservation),
         }
 
-    @property
-    def version(self) -> int:
-        """Number of changes of rows so far."""
-        return self.changes_before + len(self.changes)
+    def changed_since(self, version: int) -> dict[str, int]:
+        """Number of the latest change of each node that has changed since change number `version`, in that order."""
+        changes = itertools.takewhile(lambda change: change[1] > version, reversed(self._changed.items()))
+        return dict(reversed(list(changes)))
 
     def synced(self) -> None:
         """Everything was listed once: pods that kubelet takes from now on are new."""
@@ -275,14 +276,11 @@ class Cluster:
             self.boards[shape] = board
             while len(self.boards) > max(8, MOST_VERDICTS // max(1, len(self.rows))):
                 del self.boards[next(iter(self.boards))]
-            now, first_new = self.version, board.version - self.changes_before
+            now = self.version
             rows: list[Row] = []
-            if first_new < 0:
-                rows = list(self.rows.values())
-            elif board.version < now:
-                for name in set(self.changes[first_new:]):
-                    row = self.rows.get(name)
-                    board.forget(name) if row is None else rows.append(row)
+            for name in self.changed_since(board.version):
+                row = self.rows.get(name)
+                board.forget(name) if row is None else rows.append(row)
         board.judge(rows)
         board.version = now
         return board
@@ -473,12 +471,15 @@ class Cluster:
 
     def _compile(self, name: str, now: float, since: float) -> None:
         state = self.nodes.get(name)
-        self.changes.append(name)
-        if len(self.changes) > max(MOST_CHANGES, len(self.rows)):
-            self.changes_before += len(self.changes)
-            self.changes = []
+        self.version += 1
+        self._changed.pop(name, None)
+        self._changed[name] = self.version
         if state is None or (state.node is None and state.report is None):
             self.rows.pop(name, None)
+            if len(self._changed) > len(self.rows) + MOST_CHANGES:
+                # Nodes that have gone are forgotten, and with them boards that may still refuse them.
+                self._changed = {each: at for each, at in self._changed.items() if each in self.rows}
+                self.boards = {}
             return
         self.rows[name] = self._row(state, now, since)
         if (look := state.next_look(self.settings, now)) is not None:

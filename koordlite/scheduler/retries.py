@@ -106,7 +106,7 @@ class Retries:
                 shape = each.pod.shape
                 judged = self._judged.get(shape, earlier.get(shape, since[uid]))
                 self._judged[shape] = min(judged, since[uid])
-            changes = self._latest(min(self._judged.values(), default=cluster.version))
+            changes = cluster.changed_since(min(self._judged.values(), default=cluster.version))
             boards = {shape: cluster.boards.get(shape) for shape in self._judged}
             with_reservations = {name for name in changes if cluster.reserved.of_node(name)}
             reserved = {uid: self._reserved(each, changes.keys(), with_reservations) for uid, each in pods.items()}
@@ -138,14 +138,6 @@ class Retries:
                 reasons[uid] = f"{each.elsewhere}, which its scheduler did not ask about, may have room for it"
                 each.elsewhere = ""
         return reasons
-
-    def _latest(self, start: int) -> dict[str, int]:
-        """Number of the latest change of each node that has changed since change number `start`."""
-        cluster = self._extender.cluster
-        if start < cluster.changes_before:
-            return dict.fromkeys(cluster.rows, cluster.version)  # Which they were is forgotten.
-        changes = cluster.changes[start - cluster.changes_before :]
-        return {name: number for number, name in enumerate(changes, start + 1)}
 
     def _reserved(self, pod: RefusedPod, changed: Set[str], with_reservations: Set[str]) -> Set[str]:
         """Nodes among those `changed` with reservations that concern the pod, or did at its attempt."""

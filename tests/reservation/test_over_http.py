@@ -279,7 +279,7 @@ def test_it_stands_back_while_koord_scheduler_runs(bench: Bench, caplog: pytest.
         bench.ask("POST", f"/api/v1/namespaces/{namespace}/pods", theirs)
         bench.ask("PATCH", f"/api/v1/namespaces/{namespace}/pods/koord/status", {"status": {"phase": "Running"}})
     until(lambda: not bench.placeholders())
-    assert bench.controller.state.stands_back == "pod koordinator-system/koord runs", "what a tenant labels is no sign"
+    assert bench.controller.rival == "pod koordinator-system/koord runs", "what a tenant labels is no sign"
     assert "koord-scheduler runs here (pod koordinator-system/koord runs)" in caplog.text
     assert bench.phase() == "Available", "its status is Koordinator's now"
     bench.api.request("DELETE", "/api/v1/namespaces/koordinator-system/pods/koord", body={"gracePeriodSeconds": 0})
@@ -343,7 +343,7 @@ def test_while_the_server_is_away_the_log_has_one_line(
     for before in range(5):
         bench.controller.gained()  # Its next round, in its own thread: a second one would change the same state.
         until(lambda: len(tries) > before)  # noqa: B023
-    until(lambda: "connection refused" in bench.controller.state.error)
+    until(lambda: "connection refused" in bench.controller.error)
     assert len([r for r in caplog.records if "connection refused" in r.message]) == 1
 
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from koordlite.model.wire import objects
+from koordlite.scheduler import cluster
 from koordlite.scheduler.cluster import Board
 from koordlite.scheduler.extender import BINDING_SECONDS, BindError, NotReady
 from koordlite.scheduler.judgement.nodes import JudgeSettings
@@ -311,3 +312,15 @@ def test_a_pod_that_waits_is_judged_before_it_is_asked_about(monkeypatch: pytest
     assert judgements == [], "nothing was left to judge"
     world.filter(pod("other", "7", scheduler="other"), "a")
     assert judgements == ["a"], "of another scheduler's pods nobody asks here"
+
+
+def test_nodes_that_have_gone_are_refused_no_more_and_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "MOST_CHANGES", 2)
+    world, names = scene(), [f"n{number}" for number in range(8)]
+    for name in names:
+        world.node(name, {"cpu": "0", "memory": "0"}, signed=[])
+        assert world.filter(pod("p", "6"), name, "a")[0] == ["a"]
+        world.cluster.remove_node(name)
+        world.cluster.remove_report(name)
+    assert world.filter(pod("p", "6"), *names, "a") == ([*names, "a"], {})
+    assert len(world.cluster.changed_since(0)) <= 1 + 2
