@@ -90,12 +90,9 @@ class Connections:
         if self.limits.certified:
             return self._admit_stranger(accepted, address)
         with self._lock:
-            ordinary = [each for each in self._open if not each.only_health]
-            of_address = sum(each.address == address for each in ordinary)
-            full = len(ordinary) >= self.limits.connections or of_address >= self.limits.address_connections
-            connection = Connection(accepted, address, only_health=full)
+            connection = Connection(accepted, address, only_health=self._is_full(address))
             probes = [each for each in self._open if each.only_health]
-            if full and len(probes) >= PROBES:
+            if connection.only_health and len(probes) >= PROBES:
                 self._end(probes[0])
             self._open[connection] = None
         self.receives(connection)
@@ -117,13 +114,16 @@ class Connections:
     def certify(self, connection: Connection) -> bool:
         """It has shown its certificate, and awaits a request; False when there are too many like it."""
         with self._lock:
-            certified = [each for each in self._open if not each.stranger]
-            of_address = sum(each.address == connection.address for each in certified)
-            if len(certified) >= self.limits.connections or of_address >= self.limits.address_connections:
+            if self._is_full(connection.address):
                 return False
             connection.stranger = False
         self.receives(connection)
         return True
+
+    def _is_full(self, address: str) -> bool:
+        ordinary = [each for each in self._open if not each.only_health and not each.stranger]
+        of_address = sum(each.address == address for each in ordinary)
+        return len(ordinary) >= self.limits.connections or of_address >= self.limits.address_connections
 
     def release(self, connection: Connection) -> None:
         """It has ended; nothing when it was hung up before."""

@@ -53,6 +53,7 @@ from koordlite.model.topology import Topology
 from koordlite.resctrl.values import Resctrl
 
 M = TypeVar("M", bound=Memory)
+_MOST_NAMES = 20
 OF_OUR_REPORTS = frozenset({"placement", "topology write"})
 """Ages of what the agent itself has written, and no inputs: that they grow is no fault."""
 
@@ -177,6 +178,23 @@ class NodeSnapshot(Snapshot):
 def has_node(snapshot: Snapshot) -> TypeGuard[NodeSnapshot]:
     """Tell whether the picture has a Node."""
     return snapshot.node is not None
+
+
+def pod_called(snapshot: Snapshot, name: str) -> Pod:
+    """The pod NAMESPACE/NAME or NAME; ValueError when there is not exactly one."""
+    pods = [pod for pod in snapshot.pods if name in (pod.key, pod.name)]
+    if len(pods) > 1:
+        raise ValueError(f"{len(pods)} pods here are called {name!r}: {', '.join(pod.key for pod in pods)}")
+    if not pods:
+        raise ValueError(f"there is no pod {name!r} on this node; its pods: {pod_names(snapshot)}")
+    return pods[0]
+
+
+def pod_names(snapshot: Snapshot) -> str:
+    """The pods of the node for a message: more names do not help to find a mistyped one."""
+    keys = sorted(pod.key for pod in snapshot.pods)
+    more = f" and {len(keys) - _MOST_NAMES} more" if len(keys) > _MOST_NAMES else ""
+    return f"{', '.join(keys[:_MOST_NAMES])}{more}" if keys else "none"
 
 
 def container_cpus(snapshot: Snapshot, uid: str) -> CPUSet:

@@ -17,7 +17,7 @@ from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.files import readable
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.picture.numa_memory import ContainerMemory, PageKind, PodMemory
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Snapshot, pod_called
 from koordlite.model.topology import Topology
 from koordlite.observe import numa
 
@@ -75,20 +75,16 @@ def _kind(words: Collection[bytes], path: bytes) -> PageKind:
 def of_pod(host: Host, snapshot: Snapshot, name: str, *, wait: Callable[[float], object]) -> PodMemory:
     """The memory of the pod `name`, NAMESPACE/NAME or NAME; it takes a second, by `wait`. ValueError when there is not
     exactly one such pod, or it has no containers on this node."""
-    pods = [pod for pod in snapshot.pods if name in (pod.key, pod.name)]
-    if len(pods) > 1:
-        raise ValueError(f"{len(pods)} pods here are called {name!r}: {', '.join(pod.key for pod in pods)}")
-    if not pods:
-        raise ValueError(f"there is no pod {name!r} on this node")
-    place = snapshot.places.get(pods[0].uid)
+    pod = pod_called(snapshot, name)
+    place = snapshot.places.get(pod.uid)
     if place is None or not place.containers:
-        raise ValueError(f"pod {pods[0].key} has no container on this node")
+        raise ValueError(f"pod {pod.key} has no container on this node")
     groups = place.containers
     ran = _ran(host, groups, snapshot.topology, wait)
     nodes = snapshot.topology.nodes
     used = {node.id: numa.memory_used(host.files, node) for node in nodes}
     return PodMemory(
-        pod=pods[0].key,
+        pod=pod.key,
         seconds=SAMPLES * SAMPLE_SECONDS,
         containers=tuple(_container(host, container, group, ran[group]) for container, group in groups.items()),
         available={n.id: max(0, n.memory - each) for n in nodes if (each := used[n.id]) is not None},

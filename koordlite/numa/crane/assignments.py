@@ -71,11 +71,13 @@ class Assignments(msgspec.Struct, frozen=True, kw_only=True):
         entry = self.entries.get(pod, {}).get(container)
         if entry is None:
             return None
-        return self.shared & self._on(dict(entry.zones)) if entry.policy == "numa" else entry.cpus
+        if entry.policy != "numa":
+            return entry.cpus
+        return CPUSet(self.shared.ids & self.machine.in_nodes(node for node, _ in entry.zones))
 
     def free(self, node: int) -> CPUSet:
         """CPUs of a NUMA node that may be fixed: reserved, exclusive and immovable ones are not."""
-        return (self.shared - self.immovable) & self._on((node,))
+        return CPUSet((self.shared - self.immovable).ids & self.machine.in_nodes((node,)))
 
     def pick(self, zones: Mapping[int, int]) -> CPUSet:
         """CPUs for a topology result: on each NUMA node so many of the free ones, packed as kubelet does. ValueError
@@ -90,9 +92,6 @@ class Assignments(msgspec.Struct, frozen=True, kw_only=True):
     def _fixed(self, policy: str) -> CPUSet:
         entries = (entry for theirs in self.entries.values() for entry in theirs.values())
         return union(entry.cpus for entry in entries if entry.policy == policy)
-
-    def _on(self, nodes: Iterable[int]) -> CPUSet:
-        return CPUSet(frozenset().union(*(self.machine.nodes.get(node, frozenset()) for node in nodes)))
 
 
 Container = tuple[str, Mapping[str, Quantity], Mapping[str, Quantity]]
@@ -168,7 +167,7 @@ def with_checkpoint(
 
 def _fits(cpus: CPUSet, current: Assignments, claim: Claim) -> bool:
     """Tell whether these CPUs are what the claim asks for, and free."""
-    counts = tuple((node, len(cpus & CPUSet(current.machine.nodes.get(node, ())))) for node, _ in claim.zones)
+    counts = tuple((node, len(cpus.ids & current.machine.in_nodes((node,)))) for node, _ in claim.zones)
     matches = counts == claim.zones and len(cpus) == sum(count for _, count in claim.zones)
     free = cpus <= current.shared - current.immovable and bool(current.default - cpus)
     return matches and free and claim.policy in ("exclusive", "immovable") and not claim.barred

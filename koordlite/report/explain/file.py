@@ -9,14 +9,14 @@ from koordlite.changes import block_device, system
 from koordlite.formulas import system_settings
 from koordlite.model import file_names
 from koordlite.model.place import Place
-from koordlite.model.snapshot import Snapshot, pods_with_groups
+from koordlite.model.snapshot import Snapshot, pod_names, pods_with_groups
 from koordlite.report.explain import pieces
 from koordlite.report.explain.pieces import Answer
 from koordlite.report.history import Remembered
 from koordlite.report.tick import UNSEEN, Tick
 from koordlite.resctrl.values import BANDWIDTHS, CACHES
 
-MAX_PLACES, MAX_LISTED, MAX_PODS = 20, 8, 20
+MAX_PLACES, MAX_LISTED = 20, 8
 _CGROUP = re.compile(r"^/sys/fs/cgroup/(?:(?:cpu|cpuset|cpuacct|cpu,cpuacct|memory|blkio)/)?")
 _RESCTRL = re.compile(r"^/sys/fs/resctrl/")
 _OOM = re.compile(r"^/proc/(\d+)/oom_score_adj$")
@@ -164,10 +164,3 @@ def pod_of(place: Place, groups: Mapping[str, str]) -> str:
     """The pod, `namespace/name`, in whose cgroup the place is; empty when it is in no pod's."""
     inside = f"{place.part('cgroup')}/"
     return next((pod for pod, group in groups.items() if inside.startswith(f"{group}/")), "")
-
-
-def pod_names(snapshot: Snapshot) -> str:
-    """The pods of the node for a message: more names do not help to find a mistyped one."""
-    keys = sorted(pod.key for pod in snapshot.pods)
-    more = f" and {len(keys) - MAX_PODS} more" if len(keys) > MAX_PODS else ""
-    return f"{', '.join(keys[:MAX_PODS])}{more}" if keys else "none"

@@ -14,10 +14,9 @@ from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import ZERO, Quantity
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Snapshot, pod_called
 from koordlite.numa.nrt import score
 from koordlite.report import units
-from koordlite.report.explain import file
 from koordlite.report.explain.pieces import Answer
 from koordlite.report.history import NOTHING, Remembered
 from koordlite.report.sentence import sentence
@@ -42,12 +41,7 @@ def answer(name: str, tick: Tick, _past: Remembered = NOTHING) -> Answer:
     snapshot = tick.snapshot
     if snapshot is UNSEEN:
         raise ValueError("there is no picture of the node yet")
-    pods = [pod for pod in snapshot.pods if name in (pod.key, pod.name)]
-    if len(pods) > 1:
-        raise ValueError(f"{len(pods)} pods here are called {name!r}: {', '.join(pod.key for pod in pods)}")
-    if not pods:
-        raise ValueError(f"there is no pod {name!r} on this node; its pods: {file.pod_names(snapshot)}")
-    (pod,) = pods
+    pod = pod_called(snapshot, name)
     placed = [each for each in placements.containers(snapshot) if each.uid == pod.uid]
     checks = [
         *_requests(pod),

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from koordlite.changes import eviction
 from koordlite.model.decision import Decision
+from koordlite.model.snapshot import pod_names
 from koordlite.report.explain import file, pieces
 from koordlite.report.explain.pieces import Answer
 from koordlite.report.history import NOTHING, DecisionEvent, Remembered
@@ -26,7 +27,7 @@ def answer(name: str, tick: Tick, past: Remembered = NOTHING) -> Answer:
     places = sorted(files)
     is_present = snapshot is UNSEEN or any(f"/{pod.key}".endswith(f"/{name}") for pod in snapshot.pods)
     if not (own or is_present or places or earlier):
-        here = file.pod_names(snapshot)
+        here = pod_names(snapshot)
         raise ValueError(f"there is no pod {name!r} on this node, and none is remembered; its pods: {here}")
     rules = [decision for decision in tick.decisions if decision.kind == "evict"]
     best_effort = [decision for decision in tick.decisions if decision.kind == "besteffort"]
