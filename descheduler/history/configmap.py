@@ -101,7 +101,7 @@ class ConfigMapStore:
         """
         data: dict[str, str] = {}
         try:
-            data = msgspec.json.decode(self._api.request("GET", self._path).body, type=_ConfigMap).data or {}
+            data = self._api.request("GET", self._path).read(_ConfigMap).data or {}
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise

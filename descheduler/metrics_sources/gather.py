@@ -231,9 +231,8 @@ class _PodList(msgspec.Struct, frozen=True):
 def metrics_api(api: Api, problems: list[Problem]) -> Usage:
     """Sample all nodes and pods, in two lists. Upstream asks for each node and each pod by itself."""
     try:
-        nodes = msgspec.json.decode(api.request("GET", NODES).body, type=_NodeList)
-        pods = msgspec.json.decode(api.request("GET", PODS).body, type=_PodList)
-    except (ApiError, ApiUnreachable, msgspec.DecodeError) as error:
+        nodes, pods = api.request("GET", NODES).read(_NodeList), api.request("GET", PODS).read(_PodList)
+    except (ApiError, ApiUnreachable) as error:
         return Usage(absent=f"the metrics API cannot be read: {error}")
     return of_metrics_api(nodes.items, pods.items, problems)
 
@@ -261,9 +260,9 @@ def secret_token(api: Api | None, namespace: str, name: str) -> str:
         raise OSError(f"{where} is on a cluster, and none is asked")
     try:
         path = f"/api/v1/namespaces/{quote(namespace)}/secrets/{quote(name)}"
-        written = msgspec.json.decode(api.request("GET", path).body, type=_Secret).data.get(TOKEN_KEY, "")
+        written = api.request("GET", path).read(_Secret).data.get(TOKEN_KEY, "")
         token = base64.b64decode(written, validate=True).decode().strip()
-    except (ApiError, ApiUnreachable, msgspec.DecodeError, ValueError) as error:
+    except (ApiError, ApiUnreachable, ValueError) as error:
         raise OSError(f"{where} cannot be read: {error}") from error
     if not token:
         raise OSError(f"{where} has nothing under {TOKEN_KEY}")

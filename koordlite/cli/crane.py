@@ -15,7 +15,7 @@ from koordlite.kube.client import access
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.folder import manifest_files
 from koordlite.model import keys, printable
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem
 from koordlite.model.pod.pod_reader import from_wire
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
@@ -108,19 +108,18 @@ def write(api: Api, pod: objects.PodObject, annotation: str) -> None:
 def of_api(api: Api, namespace: str, name: str) -> Scene:
     """The scene as the API server has it. InputError when the pod is not there, or not bound."""
     try:
-        raw = api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}").body
-        pod = msgspec.json.decode(raw, type=objects.PodObject)
+        pod = api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}").read(objects.PodObject)
         node = _node_of(pod)
         page = api.collect("/api/v1/pods", query=(("fieldSelector", f"spec.nodeName={node}"),))
         pods = [msgspec.json.decode(item, type=objects.PodObject) for item in page.items]
         try:
-            topology = msgspec.json.decode(api.request("GET", f"{wire.PATH}/{node}").body, type=TopologyObject)
+            topology = api.request("GET", f"{wire.PATH}/{node}").read(TopologyObject)
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
             topology = None
         return _scene(pod, pods, topology)
-    except (ApiError, msgspec.DecodeError) as error:
+    except (ApiError, *UNREADABLE) as error:
         kind = "noderesourcetopologies.topology.crane.io"
         do = f"check the name, and that this identity may get and list pods and get {kind}"
         raise InputError(Problem(f"pod/{namespace}/{name}", "$", "", str(error), do)) from error

@@ -63,7 +63,7 @@ def _put(api: Api, manifest: Manifest, brought: set[tuple[str, str]], *, dry: bo
     name = manifest["metadata"]["name"]
     try:
         try:
-            before = msgspec.json.decode(api.request("GET", f"{collection}/{name}").body)
+            before = api.request("GET", f"{collection}/{name}").read(dict)
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
@@ -71,8 +71,7 @@ def _put(api: Api, manifest: Manifest, brought: set[tuple[str, str]], *, dry: bo
             return "created", False
         patch = _annotated(manifest)
         _remove_dropped(patch, (before["metadata"].get("annotations") or {}).get(_LAST_APPLIED))
-        answer = api.request("PATCH", f"{collection}/{name}", query=query, body=patch)
-        after = msgspec.json.decode(answer.body)
+        after = api.request("PATCH", f"{collection}/{name}", query=query, body=patch).read(dict)
     except ApiError as error:
         namespace = manifest["metadata"].get("namespace")
         if dry and error.status == HTTPStatus.NOT_FOUND and ("Namespace", namespace) in brought:
@@ -133,7 +132,7 @@ def _place(api: Api, manifest: Manifest) -> tuple[str, str]:
     version, kind = manifest["apiVersion"], manifest["kind"]
     group = f"/apis/{version}" if "/" in version else f"/api/{version}"
     try:
-        listed = msgspec.json.decode(api.request("GET", group).body)["resources"]
+        listed = api.request("GET", group).read(dict)["resources"]
     except ApiError as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise

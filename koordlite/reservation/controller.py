@@ -12,7 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any, Protocol
 
-import msgspec
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -253,16 +252,15 @@ class Controller:
 
     def _lease(self) -> dict[str, Any] | None:
         try:
-            lease = msgspec.json.decode(self._api.request("GET", LEASE_PATH).body)
+            return self._api.request("GET", LEASE_PATH).read(dict)
         except ApiError as error:
             if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
                 self._next_look = self._monotonic() + DENIED_SECONDS
             if error.status != HTTPStatus.NOT_FOUND:
                 self._warn(LEASE_PATH, f"whether koord-scheduler runs here is judged by its pods only: {error}")
             return None
-        except (ApiUnreachable, msgspec.DecodeError):
+        except ApiUnreachable:
             return None
-        return lease if isinstance(lease, dict) else None
 
     def _wrote(self, obj: PodObject | ReservationObject, raw: bytes) -> None:
         name = "reservations" if isinstance(obj, ReservationObject) else "pods"

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
-import msgspec
-
-from koordlite.kube.client.access import Api, ApiError
+from koordlite.kube.client.access import Answer, Api, ApiError
 from koordlite.kube.watch import sources
 from koordlite.model import merge_patch
 from koordlite.model.wire.objects import PodObject
@@ -95,15 +93,15 @@ class Writer:
     def _create(self, action: CreatePlaceholder) -> None:
         name = str(action.body["metadata"]["name"])
         try:
-            raw = self._ask("POST", _pods(action.namespace), dict(action.body))
+            answer = self._ask("POST", _pods(action.namespace), dict(action.body))
         except ApiError as error:
             if error.reason == "AlreadyExists":
                 return  # Made by an earlier attempt; the watch has not shown it yet.
             if HTTPStatus.BAD_REQUEST <= error.status < HTTPStatus.TOO_MANY_REQUESTS:
                 raise Refused(f"the API server refuses its placeholder: {error}") from error
             raise
-        pod = msgspec.json.decode(raw, type=PodObject)
-        self._wrote(pod, raw)
+        pod = answer.read(PodObject)
+        self._wrote(pod, answer.body)
         if action.node:
             self._nominate(action.namespace, name, pod.metadata.uid, action.node)
 
@@ -123,19 +121,19 @@ class Writer:
 
     def _patch_pod(self, path: str, body: dict[str, Any]) -> None:
         try:
-            raw = self._ask("PATCH", path, body)
+            answer = self._ask("PATCH", path, body)
         except ApiError as error:
             if error.status in _GONE or error.other_uid or _BOUND in error.message:
                 return  # It is gone, another one has its name, or it is bound already: the watch brings that.
             raise
-        self._wrote(msgspec.json.decode(raw, type=PodObject), raw)
+        self._wrote(answer.read(PodObject), answer.body)
 
     def _patch_reservation(self, path: str, body: dict[str, Any]) -> None:
-        raw = self._ask("PATCH", path, body)
-        self._wrote(msgspec.json.decode(raw, type=ReservationObject), raw)
+        answer = self._ask("PATCH", path, body)
+        self._wrote(answer.read(ReservationObject), answer.body)
 
-    def _ask(self, method: str, path: str, body: dict[str, Any]) -> bytes:
-        return self._api.request(method, path, body=body, timeout=TIMEOUT).body
+    def _ask(self, method: str, path: str, body: dict[str, Any]) -> Answer:
+        return self._api.request(method, path, body=body, timeout=TIMEOUT)
 
 
 def _pods(namespace: str) -> str:

@@ -22,8 +22,6 @@ import logging
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
-import msgspec
-
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
@@ -249,11 +247,10 @@ class ApiBinder:
     def pod(self, namespace: str, name: str) -> objects.PodObject:
         """The pod as the API server has it; BindError when there is none."""
         try:
-            answer = self._api.request("GET", _path(namespace, name), timeout=TIMEOUT)
-            return msgspec.json.decode(answer.body, type=objects.PodObject)
+            return self._api.request("GET", _path(namespace, name), timeout=TIMEOUT).read(objects.PodObject)
         except ApiError as error:
             raise BindError(error.message, is_certain=True) from error
-        except (ApiUnreachable, msgspec.DecodeError) as error:
+        except ApiUnreachable as error:
             raise BindError(f"the API server did not answer: {error}", is_certain=True) from error
 
     def promise(self, obj: objects.PodObject, annotations: Mapping[str, str]) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from apiserver import ApiServer
 
+from koordlite.kube.client.access import Answer, Api
+
 Ask = Callable[..., Any]
 LAST = "kubectl.kubernetes.io/last-applied-configuration"
 MANIFESTS = """\
@@ -57,6 +59,19 @@ def test_validate_asks_and_stores_nothing(scheduler: Ask, server: ApiServer) -> 
         "ClusterRole/ours: created (server dry run)",
     ]
     assert server.objects.get("Namespace", "ours") is None
+
+
+def test_an_answer_that_cannot_be_read_refuses_its_object(scheduler: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler("deploy")
+    ask = Api.request
+
+    def cut(api: Api, method: str, path: str, **how: Any) -> Answer:
+        answer = ask(api, method, path, **how)
+        return Answer(answer.status, answer.headers, b"{") if path.endswith("/clusterroles/ours") else answer
+
+    monkeypatch.setattr(Api, "request", cut)
+    answer = scheduler("deploy")
+    assert (answer.code, "ClusterRole/ours: refused: the answer cannot be read" in answer.out) == (1, True)
 
 
 def test_deploy_creates_then_changes_then_leaves_alone(scheduler: Ask, server: ApiServer) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import cyaml
+import msgspec
 import pytest
 from apiserver import ApiServer
 from apiserver.users import ADMIN
@@ -330,6 +331,17 @@ def test_an_answer_that_is_no_list_is_no_answer(serve: Any, body: Any) -> None:
     _, api = serve(lambda request: Reply(body=body))
     with pytest.raises(ApiUnreachable, match="no list"):
         api.collect("/pods")
+
+
+@pytest.mark.parametrize("body", [b"", b"[1]", b'{"a": "1"}', b'{"b": ' + b"[" * 100_000])
+def test_an_answer_that_is_not_what_was_asked_for_is_an_error_of_the_server(body: bytes) -> None:
+    class Asked(msgspec.Struct):
+        a: int = 0
+
+    assert Answer(200, {}, b'{"a": 1, "b": 2}').read(Asked) == Asked(1)
+    with pytest.raises(ApiError, match=r"^the answer cannot be read: ") as caught:
+        Answer(200, {}, body).read(Asked)
+    assert (caught.value.status, caught.value.reason) == (0, "Unreadable")
 
 
 def test_the_page_of_a_proxy_is_no_success_whatever_was_asked(serve: Any) -> None:

@@ -20,6 +20,7 @@ from descheduler.cycle import planner
 from descheduler.evictors import eviction_api
 from descheduler.policy import reader
 from descheduler.snapshot import assemble, files
+from koordlite.kube.client.answers import Answer
 from koordlite.report.log_levels import LogLevels
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.service import Service
@@ -70,7 +71,7 @@ class Accepting:
 
     def request(self, *request: Any, **how: Any) -> Any:
         """Yes."""
-        return types.SimpleNamespace(status=201, body=b'{"groupVersion": "v1", "resources": []}')
+        return Answer(201, {}, b'{"groupVersion": "v1", "resources": []}')
 
 
 def reserved_cpus_to_eviction() -> Walk:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 from apiserver import patches
 
-from koordlite.kube.client.access import ApiError
+from koordlite.kube.client.access import Answer, ApiError
 
 
 class OneObject:
@@ -30,4 +29,4 @@ class OneObject:
             sent = json.loads(json.dumps(body))
             made = patches.merged(self.held, sent) if method == "PATCH" else sent
             self.held = {**made, "metadata": {**made["metadata"], "resourceVersion": str(len(self.asked))}}
-        return SimpleNamespace(body=json.dumps(self.held).encode())
+        return Answer(200, {}, json.dumps(self.held).encode())

@@ -7,12 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
+from typing import TypeVar
 
 import msgspec
 
 from koordlite.model.errors import UNREADABLE, KoordliteError
 from koordlite.model.status import RequestHistogram, RequestKind
 
+T = TypeVar("T")
 NO_ANSWER = "none"
 """In place of a status code."""
 
@@ -57,6 +59,13 @@ class Answer(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+    def read(self, shape: type[T]) -> T:
+        """The body as a value of this type; ApiError when it is none."""
+        try:
+            return msgspec.json.decode(self.body, type=shape)
+        except UNREADABLE as error:
+            raise ApiError(0, "Unreadable", f"the answer cannot be read: {error}") from error
 
 
 class Cause(msgspec.Struct, frozen=True):

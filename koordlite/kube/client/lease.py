@@ -17,9 +17,8 @@ import msgspec
 
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api, ApiError
-from koordlite.kube.client.answers import ApiUnreachable
+from koordlite.kube.client.answers import Answer, ApiUnreachable
 from koordlite.model import times
-from koordlite.model.errors import UNREADABLE
 from koordlite.threads import WITHIN_SECONDS, Worker
 
 RELEASED_SECONDS = 1
@@ -171,12 +170,9 @@ class Candidate:
             metadata, method, path = self._lease["metadata"], "PUT", self._path
         self._hold(self._ask(method, path, {**head, "metadata": metadata, "spec": spec}))
 
-    def _hold(self, raw: bytes) -> None:
-        try:
-            lease = msgspec.json.decode(raw)
-        except UNREADABLE as error:
-            raise ApiUnreachable(errno.EPROTO, f"the answer is no Lease: {error}", self._path) from error
-        if not isinstance(lease, dict) or not isinstance(lease.get("metadata"), dict):
+    def _hold(self, answer: Answer) -> None:
+        lease = answer.read(dict)
+        if not isinstance(lease.get("metadata"), dict):
             raise ApiUnreachable(errno.EPROTO, "the answer is no Lease", self._path)
         spec = _spec(lease)
         # Any write counts as a sign of life: by renewTime alone a holder with a wall clock that stands would seem dead.
@@ -186,10 +182,10 @@ class Candidate:
             self._last_write, self._written_at = write, self._monotonic()
         self._lease, self._fresh = lease, True
 
-    def _ask(self, method: str, path: str, body: object = None) -> bytes:
+    def _ask(self, method: str, path: str, body: object = None) -> Answer:
         # Shorter than what is left of leadership, so that a hanging request is over before it.
         half = (self.remaining_seconds() or self.settings.renew_seconds) / 2
-        return self._api.request(method, path, body=body, timeout=(min(3.0, half), max(0.05, min(5.0, half)))).body
+        return self._api.request(method, path, body=body, timeout=(min(3.0, half), max(0.05, min(5.0, half))))
 
     def _note(self, error: str) -> None:
         spec = _spec(self._lease or {})

@@ -11,13 +11,12 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
 from koordlite.kube.client.access import Api
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
-from koordlite.model.errors import UNREADABLE
 
 YES_SECONDS = 60.0
 """Time for which a yes is believed: a withdrawn permission holds so long."""
@@ -36,6 +35,7 @@ _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 _Key = TypeVar("_Key")
+S = TypeVar("S")
 _Question = tuple[bytes, str, str]
 """Digest of a token, verb and path."""
 Permission = Literal["allowed", "unknown", "forbidden", "unanswered", "busy"]
@@ -111,7 +111,8 @@ class Reviewer:
     def _ask(self, token: str, verb: str, path: str) -> Verdict:
         try:
             audiences = [self._audience] if self._audience else []
-            who = self._post(_TOKENS, {"token": token, **({"audiences": audiences} if audiences else {})}, _Who)
+            question = {"token": token, **({"audiences": audiences} if audiences else {})}
+            who = self._post(_TOKENS, question, _Review[_Who])
             # A server that knows no audiences names none: such an answer is about tokens for the server itself.
             if not who.authenticated or who.user is None or not set(audiences) <= set(who.audiences or ()):
                 bound = f" with audience {self._audience}" if audiences else ""
@@ -119,19 +120,18 @@ class Reviewer:
             user = who.user
             subject = {"user": user.username, "uid": user.uid, "groups": user.groups or [], "extra": user.extra or {}}
             spec = {**subject, "nonResourceAttributes": {"path": path, "verb": verb}}
-            if self._post(_ACCESS, spec, _May).allowed:
+            if self._post(_ACCESS, spec, _Review[_May]).allowed:
                 return Verdict("allowed")
             why = f"{user.username} may not {verb} {path}: allow it for nonResourceURLs in a role"
             return Verdict("forbidden", why)
-        except (ApiError, ApiUnreachable, *UNREADABLE) as error:
+        except (ApiError, ApiUnreachable) as error:
             return Verdict("unanswered", f"the API server could not be asked about the token: {error}")
 
-    def _post(self, path: str, spec: dict[str, Any], shape: type[Any]) -> Any:
+    def _post(self, path: str, spec: dict[str, Any], shape: type[_Review[S]]) -> S:
         head, _, plural = path.removeprefix("/apis/").rpartition("/")
         kind = "TokenReview" if plural == "tokenreviews" else "SubjectAccessReview"
         body = {"apiVersion": head, "kind": kind, "spec": spec}
-        raw = self._api.request("POST", path, body=body, timeout=_TIMEOUT).body
-        return msgspec.convert(msgspec.json.decode(raw, type=_Review).status, type=shape)
+        return self._api.request("POST", path, body=body, timeout=_TIMEOUT).read(shape).status
 
 
 def _bound(entries: collections.OrderedDict[_Key, Any], newest: _Key) -> None:
@@ -158,5 +158,5 @@ class _May(msgspec.Struct):
     allowed: bool = False
 
 
-class _Review(msgspec.Struct):
-    status: dict[str, Any]
+class _Review(msgspec.Struct, Generic[S]):
+    status: S

@@ -95,17 +95,14 @@ class BackgroundReport(BackgroundWriter):
         ApiError and ApiUnreachable as of the requests."""
         kind, path = self._kind, f"{self._kind.path}/{self._name}"
         try:
-            raw = self._api.request("GET", path).body
+            answer = self._api.request("GET", path)
         except ApiError as missing:
             if missing.status != HTTPStatus.NOT_FOUND or missing.unknown_resource or owner is None:
                 raise
             metadata = objects.ObjectMeta(owner.metadata.name, owner_references=(owner.as_owner,))
             self._api.request("POST", kind.path, body=kind.body(metadata, target))
             return
-        try:
-            current = msgspec.json.decode(raw, type=kind.type)
-        except ValueError as unreadable:
-            raise ApiError(422, "Unreadable", str(unreadable), named=self._name) from unreadable
+        current = answer.read(kind.type)
         if kind.patch:
             if body := kind.patch(current, target):
                 self._api.request("PATCH", path, body=body)

@@ -6,7 +6,6 @@ on.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Literal, Protocol
@@ -15,8 +14,8 @@ import msgspec
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.kube.client.access import Timeout
-from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
-from koordlite.model.errors import UNREADABLE, EvictionRefused
+from koordlite.kube.client.answers import Answer, ApiError
+from koordlite.model.errors import EvictionRefused
 
 Outcome = Literal["accepted", "gone", "replaced"]
 """accepted: the pod is on its way out; gone: nothing has its name any more; replaced: another pod has its name."""
@@ -81,9 +80,8 @@ class EvictionClient:
         """policy/v1, or policy/v1beta1 on a server before 1.22: it says so among the resources of pods."""
         if not self._version:
             try:
-                raw = self._api.request("GET", "/api/v1", **how).body
-                resources = msgspec.json.decode(raw, type=_Resources).resources or []
-            except (ApiError, *UNREADABLE):
+                resources = self._api.request("GET", "/api/v1", **how).read(_Resources).resources or []
+            except ApiError:
                 return FIRST_VERSION
             spoken = (r for r in resources if r.name == "pods/eviction" and r.group and r.version)
             self._version = next((f"{r.group}/{r.version}" for r in spoken), FIRST_VERSION)
@@ -94,12 +92,10 @@ class EvictionClient:
 
         The wording of a conflict differs between servers, so the pod is read."""
         try:
-            raw = self._api.request("GET", path, **how).body
-            return "replaced" if msgspec.json.decode(raw, type=_Pod).metadata.uid != uid else None
+            pod = self._api.request("GET", path, **how).read(_Pod)
+            return "replaced" if pod.metadata.uid != uid else None
         except ApiError as error:
             return "gone" if error.status == HTTPStatus.NOT_FOUND and error.named == name else None
-        except UNREADABLE as error:
-            raise ApiUnreachable(errno.EPROTO, f"the answer is no pod: {error}", path) from error
 
 
 def evict(client: EvictionClient, pod: EvictPod) -> Outcome:

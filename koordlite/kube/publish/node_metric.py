@@ -19,7 +19,7 @@ from koordlite.formulas.allocatable import allocatable, prediction
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.publish.background_report import BackgroundWriter
 from koordlite.model import duration, keys, times
-from koordlite.model.errors import UNREADABLE, Problem
+from koordlite.model.errors import Problem
 from koordlite.model.picture.usage import NodeWindow, Spread, Use
 from koordlite.model.slo import settings
 from koordlite.model.slo.settings import Colocation
@@ -219,8 +219,4 @@ class NodeMetricReport(BackgroundWriter):
 
     def _patch(self, part: str, body: Mapping[str, Any]) -> _Held:
         """Write a part of the object."""
-        answer = self._api.request("PATCH", f"{metrics.NODE_METRICS}/{self._name}{part}", body=body)
-        try:
-            return msgspec.json.decode(answer.body, type=_Held)
-        except UNREADABLE as error:
-            raise ApiError(422, "Unreadable", str(error), named=self._name) from error
+        return self._api.request("PATCH", f"{metrics.NODE_METRICS}/{self._name}{part}", body=body).read(_Held)

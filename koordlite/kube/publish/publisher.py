@@ -14,7 +14,7 @@ from koordlite.kube.folder import published
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model import merge_patch
 from koordlite.model.change import ClusterChange, NodeChange, TopologyPart
-from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import objects
 
 KIND = "NodeResourceTopology"
@@ -195,16 +195,13 @@ class Publisher:
     def _look(self) -> objects.NRTObject | None:
         """The object as it is now; None when there is none."""
         try:
-            raw = self._api.request("GET", f"{self._topology.path}/{self._name}").body
+            answer = self._api.request("GET", f"{self._topology.path}/{self._name}")
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND and not error.unknown_resource:
                 return None
             raise
-        self._topology.written(raw)
-        try:
-            return msgspec.json.decode(raw, type=objects.NRTObject)
-        except UNREADABLE as error:
-            raise ApiError(422, "Unreadable", str(error), named=self._name) from error
+        self._topology.written(answer.body)
+        return answer.read(objects.NRTObject)
 
 
 _PERMISSION = {

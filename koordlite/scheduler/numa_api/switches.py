@@ -218,15 +218,11 @@ class Switches:
     def _read(self, policy: Policy) -> tuple[str, str]:
         where = f"configmap {policy.namespace}/{policy.config_map}"
         try:
-            raw = self._api.request("GET", _path(policy), timeout=_TIMEOUT).body
+            config_map = self._api.request("GET", _path(policy), timeout=_TIMEOUT).read(objects.ConfigMapObject)
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 raise NotThere(f"there is no {where}: {policy.without}") from error
             raise
-        try:
-            config_map = msgspec.json.decode(raw, type=objects.ConfigMapObject)
-        except msgspec.DecodeError as error:
-            raise CannotEdit(f"{where} cannot be read: {error}") from error
         text = (config_map.data or {}).get(policy.key, policy.empty)
         if text is None:
             raise NotThere(f"{where} has no key {policy.key}")
