@@ -125,14 +125,8 @@ def resctrl(_subject: str, tick: Tick, past: Remembered) -> Answer:
         parts = [f"{units.size(occupied)} of cache"] if occupied is not None else []
         parts += [f"{word} {units.size(rate)}/s" for word, rate in present.bandwidths(owned.use)]
         lines.append(f"  {who}, cache {owned.cache}: {', '.join(parts) or 'not counted by this hardware'}")
-    lines += pieces.section("decided", decisions, "nothing: the strategy is off")
-    lines += pieces.places("written", places, tick, past)
-    return Answer(
-        lines,
-        {
-            "schemata": dict(tick.schemata),
-            "use": [run_report.fields(owned) for owned in tick.cache_use],
-            "decisions": pieces.documents(decisions),
-            "places": [pieces.place_document(place, tick, past) for place in places],
-        },
-    )
+    use = [run_report.fields(owned) for owned in tick.cache_use]
+    explanation = Answer(lines, {"schemata": dict(tick.schemata), "use": use})
+    explanation.add_decisions("decisions", "decided", decisions, "nothing: the strategy is off")
+    explanation.add_places("places", "written", places, tick, past)
+    return explanation

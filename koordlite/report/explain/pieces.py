@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from koordlite.model import printable
 from koordlite.model.decision import Decision
@@ -22,11 +24,24 @@ RHYTHMS = (
 _TOLERANCE = 0.1
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct):
     """Lines for people, and the same facts as plain values for programs."""
 
-    lines: Sequence[str]
+    lines: list[str]
     document: dict[str, Any]
+
+    def add_decisions(self, key: str, title: str, decisions: Sequence[Decision], otherwise: str) -> None:
+        """Add a section, and its decisions under `key`."""
+        self.lines += section(title, decisions, otherwise)
+        self.document[key] = documents(decisions)
+
+    def add_places(
+        self, key: str, title: str, listed: Sequence[Place], tick: Tick, past: Remembered, *, indent: int = 4
+    ) -> None:
+        """Add a heading and the places under it, each with its writes below, nothing without any; and all under
+        `key`."""
+        self.lines += places(title, listed, tick, past, indent)
+        self.document[key] = [place_document(place, tick, past) for place in listed]
 
     def show(self, output: str) -> str:
         """The answer as text, or as JSON where `output` says so."""

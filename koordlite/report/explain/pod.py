@@ -31,24 +31,13 @@ def answer(name: str, tick: Tick, past: Remembered = NOTHING) -> Answer:
         raise ValueError(f"there is no pod {name!r} on this node, and none is remembered; its pods: {here}")
     rules = [decision for decision in tick.decisions if decision.kind == "evict"]
     best_effort = [decision for decision in tick.decisions if decision.kind == "besteffort"]
-    lines = [
-        f"pod {name}",
-        *pieces.section("decided about it", own, "nothing: no strategy acts on it at present"),
-        *pieces.section("evictions", rules, "no strategy that evicts pods is on"),
-        *pieces.section("best-effort pods as a whole", best_effort, "nothing was decided"),
-        *pieces.places("its files:", places, tick, past, indent=6),
-        *pieces.changed("earlier:", earlier),
-    ]
-    return Answer(
-        lines,
-        {
-            "subject": name,
-            "pod": pieces.documents(own),
-            "evictions": pieces.documents(rules),
-            "bestEffort": pieces.documents(best_effort),
-            "files": [pieces.place_document(place, tick, past) for place in places],
-        },
-    )
+    explanation = Answer([f"pod {name}"], {"subject": name})
+    explanation.add_decisions("pod", "decided about it", own, "nothing: no strategy acts on it at present")
+    explanation.add_decisions("evictions", "evictions", rules, "no strategy that evicts pods is on")
+    explanation.add_decisions("bestEffort", "best-effort pods as a whole", best_effort, "nothing was decided")
+    explanation.add_places("files", "its files:", places, tick, past, indent=6)
+    explanation.lines += pieces.changed("earlier:", earlier)
+    return explanation
 
 
 def decisions(name: str, every: Iterable[Decision]) -> list[Decision]:

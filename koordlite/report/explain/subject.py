@@ -47,16 +47,16 @@ def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str
     for beginning, explanation in _OF_ONE.items():
         if f"{subject} ".startswith(beginning):
             name, (kind, answer) = subject[len(beginning) :].strip(), explanation
-    lines, document = answer(name, tick, past)
+    explained = answer(name, tick, past)
     if who:
         every = subject in _WHOLE
         moves = [e for e in past.events if e.because and (every or decided.concerns(subject, e.decision))][-_MOVES:]
         moved = [f"  {units.when(event.time, event.wall)}  {event.because}" for event in moves]
         none = "  none is remembered: it did not move, or not by the use of pods"
-        lines = [*lines, "whose use moved it:", *(moved or [none])]
-        document["moved"] = [
+        explained.lines += ["whose use moved it:", *(moved or [none])]
+        explained.document["moved"] = [
             {"time": e.time, "wall": e.wall, "subject": e.decision.subject, "because": e.because} for e in moves
         ]
     head = {"version": 1, "kind": kind, "node": tick.node, "subject": subject}
-    text = Answer(lines, {**head, **document}).show(output)
+    text = Answer(explained.lines, {**head, **explained.document}).show(output)
     return text if output == "json" else printable.lines(text)
