@@ -177,6 +177,7 @@ def replay(args: argparse.Namespace) -> int:
 
 def _other(args: argparse.Namespace) -> Other | None:
     """Changes by the options; None when they change nothing."""
+    from koordlite.kube.folder import manifest_files
     from koordlite.replay.what_if import Other
 
     if not (args.config or args.set or args.mode or args.strategy):
@@ -184,7 +185,7 @@ def _other(args: argparse.Namespace) -> Other | None:
     data: Mapping[str, str] | None = None
     settings: config.Settings | None = None
     for path in map(pathlib.Path, args.config):
-        config_map = _config_map(path)
+        config_map = manifest_files.config_map(path)
         if config_map is None:
             settings = config.load(path)
         else:
@@ -197,18 +198,6 @@ def _other(args: argparse.Namespace) -> Other | None:
         config=data,
         threshold=_threshold(args.set),
     )
-
-
-def _config_map(path: pathlib.Path) -> Mapping[str, str] | None:
-    """data of the ConfigMap in a manifest; None when the file is something else: a koordlite.yaml."""
-    from koordlite.kube.folder import manifest_files
-    from koordlite.model.wire.objects import ConfigMapObject
-
-    try:
-        objects = manifest_files.read(path)
-    except InputError:
-        return None
-    return next((obj.data or {} for obj in objects if isinstance(obj, ConfigMapObject)), None)
 
 
 def _threshold(pairs: list[str]) -> dict[str, object]:

@@ -83,6 +83,22 @@ def test_replay_refuses_what_it_cannot_understand(record: Path, options: list[st
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("manifest", "told"),
+    [("data: {a: 1}\n", "Expected `str`"), ("", "")],
+    ids=["a ConfigMap with a mistake", "a ConfigMap without data"],
+)
+def test_a_manifest_for_replay_is_never_taken_for_settings(
+    record: Path, tmp_path: Path, manifest: str, told: str, capsys: Out
+) -> None:
+    file = tmp_path / "other.yaml"
+    file.write_text(f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: slo-controller-config}}\n{manifest}")
+    assert main(["replay", str(record), "--config", str(file)]) == (2 if told else 0)
+    err = capsys.readouterr().err
+    assert told.replace("`", "") in err
+    assert "unknown key" not in err
+
+
 def test_replay_of_no_record_is_an_error(tmp_path: Path, capsys: Out) -> None:
     assert main(["replay", str(tmp_path / "nothing")]) == 2
     assert "no such record" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from msgspec import structs
 
 from koordlite.kube.kubelet import configz
 from koordlite.kube.kubelet.configz import CPUManagerState
-from koordlite.model.errors import InputError, Problem, mismatch
+from koordlite.model.errors import ConfigError, InputError, Problem, mismatch
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.reading import yaml_bounds
 from koordlite.model.wire import affinity, objects
@@ -79,6 +79,22 @@ def read(path: Path) -> tuple[Loaded, ...]:
     if problems:
         raise InputError(problems)
     return tuple(loaded)
+
+
+def config_map(path: Path) -> Mapping[str, str] | None:
+    """data of the ConfigMap in a file; None where it holds no object of a cluster, as koordlite.yaml does. InputError
+    when there is something wrong with its objects, or they are not one ConfigMap."""
+    try:
+        documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return None  # The reader of koordlite.yaml says what is wrong with it.
+    if not any(isinstance(each, dict) and "kind" in each for each in documents):
+        return None
+    data = [obj.data or {} for obj in read(path) if isinstance(obj, objects.ConfigMapObject)]
+    if len(data) != 1:
+        do = "write one ConfigMap, or a koordlite.yaml"
+        raise ConfigError(Problem(str(path), "kind", "", f"there are {len(data)} ConfigMaps", do))
+    return data[0]
 
 
 def contents(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

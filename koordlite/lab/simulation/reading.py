@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from koordlite import config
 from koordlite.config import Settings
@@ -16,7 +15,6 @@ from koordlite.lab.cluster import scenario
 from koordlite.lab.cluster.scenario import Scenario
 from koordlite.model.errors import ConfigError, Problem, reason
 from koordlite.model.reading import strict
-from koordlite.model.wire import objects
 
 
 class Play(msgspec.Struct, frozen=True):
@@ -32,7 +30,11 @@ class Play(msgspec.Struct, frozen=True):
 
 def load(path: Path) -> Play:
     """The scenario in the file; ConfigError lists every mistake in it."""
-    return parse(_text(path), str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(Problem(str(path), "$", "", reason(error), "name a readable YAML file")) from error
+    return parse(text, str(path))
 
 
 def parse(text: str, source: str) -> Play:
@@ -52,14 +54,11 @@ def parse(text: str, source: str) -> Play:
 
 def variant(play: Play, path: Path) -> Play:
     """The same with another configuration: a koordlite.yaml, or a manifest of the ConfigMap slo-controller-config."""
-    if not _is_manifest(_text(path)):
+    data = manifest_files.config_map(path)
+    if data is None:
         return msgspec.structs.replace(play, settings=config.load(path), label=path.stem)
-    config_maps = [obj for obj in manifest_files.read(path) if isinstance(obj, objects.ConfigMapObject)]
-    if len(config_maps) != 1:
-        do = "write one ConfigMap, or a koordlite.yaml"
-        raise ConfigError(Problem(str(path), "kind", "", f"there are {len(config_maps)} ConfigMaps", do))
-    data = {**play.scenario.config, **(config_maps[0].data or {})}
-    return msgspec.structs.replace(play, scenario=dataclasses.replace(play.scenario, config=data), label=path.stem)
+    changed = dataclasses.replace(play.scenario, config={**play.scenario.config, **data})
+    return msgspec.structs.replace(play, scenario=changed, label=path.stem)
 
 
 def without(play: Play) -> Play:
@@ -75,18 +74,3 @@ def in_force(play: Play) -> Settings:
         return play.settings
     on = frozenset(name for name, section in play.settings.strategies.items() if section.mode != "off")
     return config.with_modes(play.settings, mode, on)
-
-
-def _is_manifest(text: str) -> bool:
-    try:
-        documents = list(yaml.safe_load_all(text))
-    except yaml.YAMLError:
-        return False  # The reader of koordlite.yaml says what is wrong with it.
-    return any(isinstance(each, dict) and "kind" in each for each in documents)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(Problem(str(path), "$", "", reason(error), "name a readable YAML file")) from error
