@@ -17,6 +17,7 @@ from koordlite.host import pause_file
 from koordlite.host.journal import file, journal, lock
 from koordlite.host.journal.journal import Entry
 from koordlite.model import printable
+from koordlite.model.defaults import SANDBOX_FOLDER
 from koordlite.model.errors import InputError, KoordliteError, Problem
 from koordlite.model.status import PAUSE_ANNOTATION, Pause
 from koordlite.report import units
@@ -63,7 +64,7 @@ def target(args: argparse.Namespace, folder: Path, *, own_values: bool = False) 
     if emulated is None:
         answering = asking.folders() if pid is not None else None
         node = answering.node if answering and Path(answering.state) == folder.absolute() else ""
-        is_emulated = folder.name.startswith(asking.SANDBOX_FOLDER) or journal.is_emulated(folder)
+        is_emulated = folder.name.startswith(SANDBOX_FOLDER) or journal.is_emulated(folder)
         machine = answering.machine if answering and node and is_emulated else f"this machine ({socket.gethostname()})"
         return Target(folder, machine, node, is_emulated, pid)
     if pid is not None or own_values:

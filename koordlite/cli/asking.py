@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from koordlite.http import local_token
-from koordlite.model.defaults import PORT, STATE_DIR
+from koordlite.model.defaults import PORT, SANDBOX_FOLDER, STATE_DIR, URL_VARIABLE
 from koordlite.model.errors import InputError, KoordliteError, Problem, reason
 
 ANSWER_BYTES = 64 << 20
@@ -24,10 +24,6 @@ WHOLE_SECONDS = 60.0
 """Nor does one take longer from the first byte to the last."""
 _LONGEST_REFUSAL = 65_536
 TIMEOUT_SECONDS = 5.0
-URL_VARIABLE = "KOORDLITE_URL"
-"""Environment variable: the agent that commands ask when no option names one."""
-SANDBOX_FOLDER = "koordlite-sandbox-"
-"""Prefix of the folders of emulated nodes."""
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """For this machine: a proxy of the environment could not reach it, and has no business with the token."""
 

@@ -16,7 +16,6 @@ import msgspec
 
 from koordlite import __version__, commandline, config
 from koordlite.agent import Agent
-from koordlite.cli import asking
 from koordlite.cli import machine as machines
 from koordlite.cli.machine import Machine
 from koordlite.clock import ended_by_signals
@@ -113,7 +112,7 @@ def record(args: argparse.Namespace) -> int:
 
 def _take_out(args: argparse.Namespace, path: pathlib.Path) -> int:
     """Out of a record that is there, also while its agent writes on."""
-    from koordlite.cli import recorded
+    from koordlite.cli import asking, recorded
     from koordlite.record.reader import Record
     from koordlite.replay import verify
 

@@ -23,8 +23,8 @@ import msgspec
 from koordlite import __version__, commandline
 from koordlite.agent import Agent
 from koordlite.changes import eviction
-from koordlite.cli import asking, record, serving
 from koordlite.cli import machine as machines
+from koordlite.cli import record, serving
 from koordlite.cli.machine import Machine
 from koordlite.cli.serving import Changes, Listener
 from koordlite.clock import ended_by_signals
@@ -35,6 +35,7 @@ from koordlite.host.journal import journal, lock
 from koordlite.host.journal.journal import Journal
 from koordlite.model import node as nodes
 from koordlite.model import printable
+from koordlite.model.defaults import SANDBOX_FOLDER
 from koordlite.model.errors import JournalFull, Problem
 from koordlite.model.status import Pause
 from koordlite.report import log_format, view
@@ -213,7 +214,7 @@ def _folders(args: argparse.Namespace, settings: Settings) -> Iterator[Settings]
     if not args.sandbox or args.state_dir:
         yield settings
         return
-    with tempfile.TemporaryDirectory(prefix=asking.SANDBOX_FOLDER) as folder:
+    with tempfile.TemporaryDirectory(prefix=SANDBOX_FOLDER) as folder:
         agent = dataclasses.replace(settings.agent, state_dir=folder)
         record = dataclasses.replace(settings.record, folder=f"{folder}/record")
         yield msgspec.structs.replace(settings, agent=agent, record=record)

@@ -6,13 +6,13 @@ Each kind of change has its kind of place; `koordlite.changes` finds them all.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from collections.abc import Callable, Iterable
 from typing import Literal
 
 UpdateType = Literal["", "cgroup", "resctrl-schema", "default"]
 """Koordinator's words for what a write is about; empty for what updates no resource: an eviction."""
+_MOST_PLACES = 8192
 OTHER = "other"
 """Type of writes where the kind has no word for the place."""
 
@@ -32,6 +32,8 @@ class PlaceKind:
     """The word by the parts of a place; None where there is only one word."""
     update: UpdateType
     """Name in Koordinator's histogram of writes."""
+    _places: dict[tuple[str, ...], Place] = dataclasses.field(default_factory=dict, repr=False)
+    """By their parts, since the same places are named several times in every tick."""
 
     @classmethod
     def of(
@@ -64,12 +66,17 @@ class PlaceKind:
 
     def place(self, *parts: str) -> Place:
         """The place with these parts."""
-        return _interned(self, parts)
+        place = self._places.get(parts)
+        if place is None:
+            if len(self._places) >= _MOST_PLACES:
+                self._places.clear()
+            place = self._places[parts] = Place(self, parts)
+        return place
 
     def parse(self, text: str) -> Place | None:
         """The place that prints as `text`; None when it is of another kind."""
         match = self.pattern.fullmatch(text)
-        return _interned(self, match.groups()) if match else None
+        return self.place(*match.groups()) if match else None
 
 
 class Place:
@@ -117,9 +124,3 @@ class Place:
 
     def __deepcopy__(self, memo: object) -> Place:
         return self
-
-
-@functools.lru_cache(maxsize=8192)
-def _interned(kind: PlaceKind, parts: tuple[str, ...]) -> Place:
-    """The same places are named several times in every tick: one that is kept costs a third of a new one."""
-    return Place(kind, parts)

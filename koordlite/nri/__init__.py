@@ -4,33 +4,39 @@
 nothing but the standard library.
 """
 
-from koordlite.nri.messages import (
-    Container,
-    ContainerAdjustment,
-    LinuxContainer,
-    LinuxContainerAdjustment,
-    LinuxCPU,
-    LinuxMemory,
-    LinuxPodSandbox,
-    LinuxRdt,
-    LinuxResources,
-    PodSandbox,
-)
-from koordlite.nri.plugin import (
-    NOTHING,
-    OOM_SCORE_SINCE,
-    RDT_SINCE,
-    SOCKET,
-    VERSION,
-    Answer,
-    Handler,
-    NRIError,
-    Outcome,
-    Plugin,
-    Version,
-    Work,
-)
-from koordlite.nri.ttrpc import ProtocolError
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from koordlite.nri.messages import (
+        Container,
+        ContainerAdjustment,
+        LinuxContainer,
+        LinuxContainerAdjustment,
+        LinuxCPU,
+        LinuxMemory,
+        LinuxPodSandbox,
+        LinuxRdt,
+        LinuxResources,
+        PodSandbox,
+    )
+    from koordlite.nri.plugin import (
+        NOTHING,
+        OOM_SCORE_SINCE,
+        RDT_SINCE,
+        SOCKET,
+        VERSION,
+        Answer,
+        Handler,
+        NRIError,
+        Outcome,
+        Plugin,
+        Version,
+        Work,
+    )
+    from koordlite.nri.ttrpc import ProtocolError
 
 __all__ = [
     "NOTHING",
@@ -57,3 +63,13 @@ __all__ = [
     "Version",
     "Work",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what has `name` when it is first used: messages take 400 KiB, and kubelet's reader needs none of them."""
+    if name in __all__:
+        for part in ("messages", "plugin", "ttrpc"):
+            module = importlib.import_module(f"{__name__}.{part}")
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

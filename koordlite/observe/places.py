@@ -8,6 +8,7 @@ was not there, and otherwise in turns (docs/design.md, "What a tick looks at").
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 
 from koordlite.host.bundle import Host
@@ -216,7 +217,8 @@ class Places:
 
     def _list(self, group: str) -> _Children | None:
         names = readable(self._cgroups.children, group)
-        return None if names is None else {f"{group}/{name}": None for name in names}
+        # The groups of pods and containers are named by other texts, too.
+        return None if names is None else {sys.intern(f"{group}/{name}"): None for name in names}
 
     def _state(self, group: str) -> Cgroup | None:
         return readable(self._cgroups.state, group, self._own_fields.get(group, self._fields))

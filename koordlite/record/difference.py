@@ -58,7 +58,8 @@ class _Written(msgspec.Struct):
     mark: bytes = b""
     order: tuple[Any, ...] = ()
     items: list[Any] = msgspec.field(default_factory=list)
-    marks: list[bytes] = msgspec.field(default_factory=list)
+    marks: bytearray = msgspec.field(default_factory=bytearray)
+    """Of the items, one after another: an object for each would be three times as large."""
 
 
 class DifferenceWriter:
@@ -93,24 +94,28 @@ def _compared(field: _Field, value: Any, before: _Written | None) -> tuple[_Writ
     if before is None or before.order != order:
         whole = [msgspec.Raw(codec.encode(value, codec.dumper(field.hint)))]
         # When a container begins, nearly all items stay the same objects: `before` keeps them, so no id is used again.
-        by_id = {id(old): mark for old, mark in zip(before.items, before.marks, strict=True)} if before else {}
-        marks = [by_id.get(id(each)) or _mark(codec.encode(each, dump)) for each in now]
+        by_id = {id(old): _of(before.marks, at) for at, old in enumerate(before.items)} if before else {}
+        marks = bytearray().join(by_id.get(id(each)) or _mark(codec.encode(each, dump)) for each in now)
         return _Written(value, order=order, items=now, marks=marks), whole
-    marks, changed = list(before.marks), {}
+    marks, changed = bytearray(before.marks), {}
     for at, (each, old) in enumerate(zip(now, before.items, strict=True)):
         if each is old:
             continue
         part = codec.encode(each, dump)
         mark = _mark(part)
-        if mark != marks[at]:
-            marks[at], changed[at] = mark, msgspec.Raw(part)
+        if mark != _of(marks, at):
+            marks[at * _MARK_BYTES : (at + 1) * _MARK_BYTES], changed[at] = mark, msgspec.Raw(part)
     return _Written(value, order=order, items=now, marks=marks), changed
 
 
 def _mark(raw: bytes) -> bytes:
     """Fingerprint that tells `raw` from other bytes, and takes less memory: a full node's are 2 MiB. A cryptographic
     digest, since tenants choose some of the bytes."""
-    return raw if len(raw) <= _MARK_BYTES else hashlib.blake2b(raw, digest_size=_MARK_BYTES).digest()
+    return hashlib.blake2b(raw, digest_size=_MARK_BYTES).digest()
+
+
+def _of(marks: bytearray, at: int) -> bytes:
+    return bytes(marks[at * _MARK_BYTES : (at + 1) * _MARK_BYTES])
 
 
 class DifferenceReader:

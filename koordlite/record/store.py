@@ -14,7 +14,6 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from koordlite.record.mask import Mask, Names
 from koordlite.record.reader import SUFFIX, pieces
 from koordlite.record.round_record import RecordError, RoundRecord
 from koordlite.record.segment import Head, PieceWriter
@@ -153,6 +152,8 @@ def masked(
 
     `decide` gives a masked round with the decisions that follow from it, so that it can be judged again.
     """
+    from koordlite.record.mask import Mask, Names
+
     names = Names()
     for record in records():
         names.take_in(record.snapshot)

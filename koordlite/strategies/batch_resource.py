@@ -12,6 +12,7 @@ leaves BE pods alone, and memoryQos writes other files: min, low and high.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -215,7 +216,8 @@ def _evidence(snapshot: Snapshot, parts: Sequence[_Part]) -> dict[str, int | flo
         evidence["quota_us"] = whole.values.quota_us
     if whole.values.limit_bytes > 0:
         evidence["memory_limit_bytes"] = whole.values.limit_bytes
-    evidence["containers"] = "; ".join(_words(part) for part in parts[1:])
+    # Pods of one template share the text.
+    evidence["containers"] = sys.intern("; ".join(_words(part) for part in parts[1:]))
     idle = [part.name for part in parts if _idle(snapshot, part.group)]
     if idle:
         evidence["idle"] = ", ".join(idle)

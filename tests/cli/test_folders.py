@@ -16,6 +16,7 @@ import pytest
 from koordlite.cli import acting, asking
 from koordlite.host import pause_file
 from koordlite.host.journal.journal import FileEntry, Journal
+from koordlite.model.defaults import SANDBOX_FOLDER, URL_VARIABLE
 from koordlite.model.errors import KoordliteError
 
 Said = dict[str, Any]
@@ -38,7 +39,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[object], None]
     listening = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=listening.serve_forever)
     thread.start()
-    monkeypatch.setenv(asking.URL_VARIABLE, f"http://127.0.0.1:{listening.server_port}")
+    monkeypatch.setenv(URL_VARIABLE, f"http://127.0.0.1:{listening.server_port}")
     yield lambda answer: answers.append(json.dumps(answer).encode())
     listening.socket.shutdown(socket.SHUT_RDWR)  # Wakes the loop.
     listening.shutdown()
@@ -69,20 +70,20 @@ def test_what_is_no_agent_names_nothing(server: Callable[[object], None], answer
 def test_only_the_users_own_folder_of_an_emulated_node_is_taken(
     server: Callable[[object], None], tmp_path: Path
 ) -> None:
-    folder = tmp_path / f"{asking.SANDBOX_FOLDER}x"
+    folder = tmp_path / f"{SANDBOX_FOLDER}x"
     folder.mkdir()
     server(said(folder))
     assert asking.emulated_node() == asking.Folders("sandbox small", True, str(folder), f"{folder}/record")
     server(said(folder, emulated=False))
     assert asking.emulated_node() is None, "a real agent's state is named by its owner only"
-    for elsewhere in (tmp_path, Path("/etc"), tmp_path / f"{asking.SANDBOX_FOLDER}gone"):
+    for elsewhere in (tmp_path, Path("/etc"), tmp_path / f"{SANDBOX_FOLDER}gone"):
         server(said(elsewhere))
         assert asking.emulated_node() is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_a_folder_of_somebody_else_is_not_taken(server: Callable[[object], None], tmp_path: Path) -> None:
-    folder = tmp_path / f"{asking.SANDBOX_FOLDER}x"
+    folder = tmp_path / f"{SANDBOX_FOLDER}x"
     folder.mkdir()
     os.chown(folder, 65534, 65534)
     server(said(folder))
@@ -93,7 +94,7 @@ def test_a_folder_of_somebody_else_is_not_taken(server: Callable[[object], None]
 def test_a_command_that_acts_is_refused_where_two_agents_could_be_meant(
     ask: Any, server: Callable[[object], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    own, emulated = tmp_path / "own", tmp_path / f"{asking.SANDBOX_FOLDER}x"
+    own, emulated = tmp_path / "own", tmp_path / f"{SANDBOX_FOLDER}x"
     emulated.mkdir()
     config = tmp_path / "koordlite.yaml"
     config.write_text(f"agent: {{stateDir: {own}}}\n")
@@ -111,7 +112,7 @@ def test_a_command_that_acts_names_the_emulated_node_it_acts_on(
     ask: Any, server: Callable[[object], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(acting, "CONFIRMATION_SECONDS", 0.1)
-    emulated = tmp_path / f"{asking.SANDBOX_FOLDER}x"
+    emulated = tmp_path / f"{SANDBOX_FOLDER}x"
     server(said(emulated, node="tour-a"))
     with Journal.open(emulated):
         answer = ask("pause", "1h", "--because", "x")

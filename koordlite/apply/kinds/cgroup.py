@@ -76,7 +76,7 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
         elif step.ok:
             work.recent_sets.wrote(change)
             settled = work.host.cgroups.settled(change.field, change.value)
-            work.foreign.wrote(msgspec.structs.replace(change, value=settled))
+            work.foreign.wrote(change if settled == change.value else msgspec.structs.replace(change, value=settled))
             if change.field == "cpu.idle":
                 # The kernel itself changes the shares of a group that becomes idle or stops being idle.
                 work.foreign.forget_value(PLACE.place(change.group, "cpu.shares"))

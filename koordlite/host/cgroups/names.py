@@ -6,6 +6,7 @@ Source: the name tables of Koordinator's `pkg/koordlet/util/system` and kubelet'
 from __future__ import annotations
 
 import re
+import sys
 
 from koordlite.host import beneath
 from koordlite.model.picture.groups import Layout
@@ -44,8 +45,8 @@ def pod_group(names: Layout, uid: str, kube_qos: KubeQoS) -> str:
     }[kube_qos]
     if names.driver == "systemd":
         # systemd reads a dash as a level of its hierarchy.
-        return f"{parent}/{_stem(parent)}-pod{uid.replace('-', '_')}{_SLICE}"
-    return f"{parent}/pod{uid}"
+        return sys.intern(f"{parent}/{_stem(parent)}-pod{uid.replace('-', '_')}{_SLICE}")
+    return sys.intern(f"{parent}/pod{uid}")
 
 
 def container_group(names: Layout, pod: str, container_id: str) -> str | None:
@@ -57,7 +58,8 @@ def container_group(names: Layout, pod: str, container_id: str) -> str | None:
     if not separator or not name or "/" in name or runtime not in _SCOPES:
         prefixes = ", ".join(f"{prefix}://" for prefix in _SCOPES)
         raise ValueError(f"container id {container_id!r} has none of the runtimes we know: {prefixes}")
-    return f"{pod}/{_SCOPES[runtime]}-{name}.scope" if names.driver == "systemd" else f"{pod}/{beneath.component(name)}"
+    scope = f"{_SCOPES[runtime]}-{name}.scope" if names.driver == "systemd" else beneath.component(name)
+    return sys.intern(f"{pod}/{scope}")
 
 
 def container_id(names: Layout, group: str) -> str:
