@@ -156,6 +156,15 @@ def _alone(request: pytest.FixtureRequest, room: Room) -> Iterator[None]:
         room.leave()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _parsers_once() -> Iterator[None]:
+    """A process makes its parser once: the thousand commands that run inside this one do not each make it anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        for program in (koordlite.cli, descheduler.cli):
+            patch.setattr(program, "parser", functools.cache(program.parser))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _log_of_its_own() -> Iterator[None]:
     """A command that runs inside a test logs to that test's standard error, which is closed when the next one logs."""
