@@ -25,9 +25,12 @@ import slices
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadGroupScheduling
 
+import descheduler.cli
+import koordlite.cli
+
 # A loaded machine is slow, which says nothing about the change either.
 _PATIENT: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("steady", derandomize=True, max_examples=slices.amount(100, 15), **_PATIENT)
+settings.register_profile("steady", derandomize=True, max_examples=slices.amount(100, 10), **_PATIENT)
 settings.register_profile("search", print_blob=True, **_PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
