@@ -9,6 +9,7 @@ rules that go by name decide alike.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -85,7 +86,7 @@ class Mask:
         )
         self._maps = {kind: _pseudonyms(kind, listed) for kind, listed in kinds}
         self._by_name = {name: new for each in self._maps.values() for name, new in each.items()}
-        longest = (name for name in self._by_name if len(name) >= _SHORTEST and name not in _VOCABULARY)
+        longest = (name for name in self._by_name if len(name) >= _SHORTEST and name not in _vocabulary())
         words = "|".join(map(re.escape, sorted(longest, key=len, reverse=True)))
         self._pattern = re.compile(rf"(?<![\w.-])({words})(?![\w-])") if words else None
         self._last: dict[int, tuple[Any, Any]] = {}
@@ -231,5 +232,9 @@ def _pseudonyms(kind: str, names: Iterable[str]) -> dict[str, str]:
 
 
 _COMMON = ("true", "false", "none", "cpu", "memory", "pod", "node", "kubepods", "besteffort", "burstable")
-_VOCABULARY = frozenset(_COMMON).union(*(codec.field_types(cls) for cls in codec.vocabulary()))
-"""Words that stand in records whatever pods are called."""
+
+
+@functools.cache
+def _vocabulary() -> frozenset[str]:
+    """Words that stand in records whatever pods are called."""
+    return frozenset(_COMMON).union(*(codec.field_types(cls) for cls in codec.vocabulary()))
