@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from memory_files import MemoryFiles
@@ -12,6 +13,7 @@ from koordlite.formulas.allocatable import allocatable
 from koordlite.host import procfs, sysfs
 from koordlite.host.cgroups import fields, versions
 from koordlite.host.cgroups import names as cgroup_names
+from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.host.cgroups.versions import Version
 from koordlite.model.errors import HardwareAbsent
 from koordlite.model.picture.usage import Use
@@ -27,35 +29,13 @@ NANO = 10**9
 def numa_stat(given: Any, expect: Any) -> tuple[Any, Any]:
     """Ours are bytes; whole pages of them are compared."""
     seen, version = _group(given)
-    found = machine.attempt(
-        lambda: sysfs.numa_memory_of_group(
-            seen.read_raw(machine.GROUP, "memory.numa_stat"), version=version, page_bytes=PAGE
-        ),
-        None,
-    )
-    if found["value"] is not None:
-        found["value"] = [{"numaId": node, "pagesNum": used // PAGE} for node, used in found["value"].items()]
-    return found, expect
 
-
-@adapter("reader.ReadPSI")
-def pressure(given: Any, expect: Any) -> tuple[Any, Any]:
-    seen, _ = machine.cgroups(given["cgroupVersion"], given["files"])
-    names = {"CPU": "cpu.pressure", "IO": "io.pressure", "Mem": "memory.pressure"}
-
-    def read() -> dict[str, float | bool]:
-        stalls = {short: procfs.pressure(seen.read_raw(machine.GROUP, name)) for short, name in names.items()}
-        some = {f"some{short}Avg10": stall.some.avg10 for short, stall in stalls.items()}
-        full = {f"full{short}Avg10": stall.full.avg10 if stall.full else 0 for short, stall in stalls.items()}
-        return {**some, **full, "cpuFullSupported": stalls["CPU"].full is not None}
+    def read() -> list[dict[str, int]]:
+        raw = seen.read_raw(machine.GROUP, "memory.numa_stat")
+        used = sysfs.numa_memory_of_group(raw, version=version, page_bytes=PAGE)
+        return [{"numaId": node, "pagesNum": amount // PAGE} for node, amount in used.items()]
 
     return machine.attempt(read, None), expect
-
-
-@adapter("parse.proc_stat_per_cpu_ticks")
-def ticks(given: Any, expect: Any) -> tuple[Any, Any]:
-    found = machine.attempt(lambda: _ticks(given["content"]), None)
-    return {"usedTicksByCPU": found["value"], "error": found["error"]}, expect
 
 
 @adapter("metric.node_numa_usage")
@@ -69,12 +49,6 @@ def node_numa(given: Any, expect: Any) -> tuple[Any, Any]:
             cores[node] = cores.get(node, 0) + (rate or 0) * given["jiffyMs"] / 1000
     memory = {node: sysfs.numa_memory_of_node(text.encode()) for node, text in (given["numaMeminfo"] or {}).items()}
     return {"cpu": _rounded(cores), "memory": memory}, {**expect, "cpu": _rounded(expect["cpu"])}
-
-
-@adapter("nodemetric.cold_start")
-def cold_start(given: Any, expect: Any) -> tuple[Any, Any]:
-    window, span = given["windowSeconds"], given["samplesSpanSeconds"]
-    return {"coldStart": measured.cold_start(window_seconds=window, span_seconds=span)}, expect
 
 
 def _rounded(cores: dict[str, float]) -> dict[str, float]:
@@ -119,76 +93,74 @@ def _sample(part: Any, oldest_seconds: float) -> Use | None:
     return Use(round(part["cpuCores"] * NANO), part["memoryBytes"])
 
 
-@adapter("parse.proc_pid_stat")
-def process(given: Any, expect: Any) -> tuple[Any, Any]:
-    def read() -> dict[str, Any]:
-        stat = procfs.process_stat(given["content"].encode())
-        return {"pid": stat.pid, "comm": stat.name, "state": stat.state, "ppid": stat.parent, "pgrp": stat.group}
+def _pressure(seen: Cgroups) -> dict[str, float | bool]:
+    names = {"CPU": "cpu.pressure", "IO": "io.pressure", "Mem": "memory.pressure"}
+    stalls = {short: procfs.pressure(seen.read_raw(machine.GROUP, name)) for short, name in names.items()}
+    some = {f"some{short}Avg10": stall.some.avg10 for short, stall in stalls.items()}
+    full = {f"full{short}Avg10": stall.full.avg10 if stall.full else 0 for short, stall in stalls.items()}
+    return {**some, **full, "cpuFullSupported": stalls["CPU"].full is not None}
 
-    found = machine.attempt(read, None)
-    return {"stat": found["value"], "error": found["error"]}, expect
+
+def _process(text: str) -> dict[str, Any]:
+    stat = procfs.process_stat(text.encode())
+    return {"pid": stat.pid, "comm": stat.name, "state": stat.state, "ppid": stat.parent, "pgrp": stat.group}
+
+
+def _memory_stat(version: int) -> Callable[[Any], Any]:
+    def read(given: Any) -> Any:
+        seen = machine.of_text(version, "memory.stat", given["input"])
+        return machine.attempt(lambda: seen.memory(machine.GROUP), None)
+
+    return read
+
+
+def _cpu_stat(raw: bytes) -> dict[str, int]:
+    """Ours has no user and system time apart: the rule `cpu-stat-lines` compares the others."""
+    stat, used = Version(2).throttling(raw), Version(2).usage_ns(raw) // 1000
+    times = {"usageUsec": used, "throttledUSec": stat.time_ns // 1000}
+    return {**times, "nrPeriods": stat.periods, "nrThrottled": stat.throttled}
+
+
+def _memory_limit(given: Any) -> int:
+    """Read as every limit in bytes is."""
+    name = "memory.limit_in_bytes" if given["cgroupVersion"] == 1 else "memory.max"
+    return fields.parse_bytes(MemoryFiles(given["files"]).read(name))
+
+
+def _container_id(given: Any) -> str:
+    return cgroup_names.container_id(machine.layout(1, given["driver"]), given["basename"])
 
 
 mappings(
     {
+        "reader.ReadPSI": machine.reading(_pressure, None),
+        "parse.proc_stat_per_cpu_ticks": lambda given: machine.attempt(
+            lambda: _ticks(given["content"]), None, "usedTicksByCPU"
+        ),
+        "parse.proc_pid_stat": lambda given: machine.attempt(lambda: _process(given["content"]), None, "stat"),
         "parse.kv_map": lambda given: {"map": versions.keyed(given["content"].encode())},
-        "parse.memory_stat_v1": lambda given: _memory_stat(1, {"memory.stat": given["input"]}),
-        "parse.memory_stat_v2": lambda given: _memory_stat(2, {"memory.stat": given["input"]}),
+        # Ours is the sum of those lines that count: the rule `memory-stat-lines` compares it.
+        "reader.ReadMemoryStat": machine.reading(lambda seen: seen.memory(machine.GROUP), None),
+        "parse.memory_stat_v1": _memory_stat(1),
+        "parse.memory_stat_v2": _memory_stat(2),
+        "parse.cpu_stat_v2_full": lambda given: machine.attempt(lambda: _cpu_stat(given["input"].encode()), None),
+        "reader.ReadMemoryLimit": lambda given: machine.attempt(lambda: _memory_limit(given), -1),
+        "reader.ReadColdPageUsage": machine.reading(
+            lambda seen: seen.read_raw(machine.GROUP, "memory.idle_page_stats"), 0
+        ),
+        "cgroup.parse_container_id": lambda given: machine.attempt(lambda: _container_id(given), "", "id"),
+        "validate.net_cls_classid": lambda given: {
+            "valid": not machine.attempt(lambda: Version(1).encode("net_cls.classid", int(given["value"], 0)), 0)[
+                "error"
+            ]
+        },
+        "nodemetric.cold_start": lambda given: {
+            "coldStart": measured.cold_start(
+                window_seconds=given["windowSeconds"], span_seconds=given["samplesSpanSeconds"]
+            )
+        },
     }
 )
-
-
-@adapter("cgroup.parse_container_id")
-def container_id(given: Any, expect: Any) -> tuple[Any, Any]:
-    names = machine.layout(1, given["driver"])
-    found = machine.attempt(lambda: cgroup_names.container_id(names, given["basename"]), "")
-    return {"id": found["value"], "error": found["error"]}, expect
-
-
-@adapter("reader.ReadMemoryStat")
-def memory_stat(given: Any, expect: Any) -> tuple[Any, Any]:
-    """Ours is the sum of those lines that count: the rule `memory-stat-lines` compares it."""
-    return _memory_stat(given["cgroupVersion"], given["files"]), expect
-
-
-def _memory_stat(version: int, files: dict[str, str | None]) -> Any:
-    seen, _ = machine.cgroups(version, files)
-    return machine.attempt(lambda: seen.memory(machine.GROUP), None)
-
-
-@adapter("parse.cpu_stat_v2_full")
-def cpu_stat(given: Any, expect: Any) -> tuple[Any, Any]:
-    """Ours has no user and system time apart: the rule `cpu-stat-lines` compares the others."""
-    raw, version = given["input"].encode(), Version(2)
-
-    def read() -> dict[str, int]:
-        stat, used = version.throttling(raw), version.usage_ns(raw) // 1000
-        times = {"usageUsec": used, "throttledUSec": stat.time_ns // 1000}
-        return {**times, "nrPeriods": stat.periods, "nrThrottled": stat.throttled}
-
-    return machine.attempt(read, None), expect
-
-
-@adapter("reader.ReadMemoryLimit")
-def limit(given: Any, expect: Any) -> tuple[Any, Any]:
-    """Read as every limit in bytes is."""
-    name = "memory.limit_in_bytes" if given["cgroupVersion"] == 1 else "memory.max"
-    files = MemoryFiles(given["files"])
-    return machine.attempt(lambda: fields.parse_bytes(files.read(name)), -1), expect
-
-
-@adapter("reader.ReadColdPageUsage")
-def cold_pages(given: Any, expect: Any) -> tuple[Any, Any]:
-    seen, _ = machine.cgroups(given["cgroupVersion"], given["files"])
-    return machine.attempt(lambda: seen.read_raw(machine.GROUP, "memory.idle_page_stats"), 0), expect
-
-
-@adapter("validate.net_cls_classid")
-def network_class(given: Any, expect: Any) -> tuple[Any, Any]:
-    def write() -> bytes:
-        return Version(1).encode("net_cls.classid", int(given["value"], 0))
-
-    return {"valid": not machine.attempt(write, None)["error"]}, expect
 
 
 @adapter("cpuinfo.total_info")
@@ -213,9 +185,9 @@ def _ticks(text: str | None) -> dict[str, int]:
 def _group(given: Any) -> tuple[Any, int]:
     """A group with memory.numa_stat, and its version: cases of bare text name it by the key of the text."""
     if "files" in given:
-        return machine.cgroups(given["cgroupVersion"], given["files"])[0], given["cgroupVersion"]
+        return machine.group_of(given), given["cgroupVersion"]
     version, text = (1, given["content"]) if "content" in given else (2, given["input"])
-    return machine.cgroups(version, {"memory.numa_stat": text})[0], version
+    return machine.of_text(version, "memory.numa_stat", text), version
 
 
 CPUS, NODES = "/sys/devices/system/cpu", "/sys/devices/system/node"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.host.cgroups.versions import Version
 from koordlite.model import cgroup_fields, keys
-from koordlite.model.picture.groups import Cgroup, Layout
+from koordlite.model.picture.groups import Layout
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.slo import config
@@ -46,67 +46,31 @@ def cgroups(version: int, files: dict[str, str | None] | None) -> tuple[Cgroups,
     return Cgroups(memory, layout(version), points), memory
 
 
-def attempt(read: Any, failed: Any) -> Any:
+def attempt(read: Callable[[], Any], failed: Any, name: str = "value") -> dict[str, Any]:
+    """What is read, by this name, or what the vectors have beside an error."""
     try:
-        return {"value": read(), "error": False}
+        return {name: read(), "error": False}
     except (OSError, ValueError, IndexError):
-        return {"value": failed, "error": True}
+        return {name: failed, "error": True}
 
 
-@adapter("reader.ReadCPUAcctUsage")
-def usage(given: Any, expect: Any) -> tuple[Any, Any]:
-    seen, _ = cgroups(given["cgroupVersion"], given["files"])
-    return attempt(lambda: seen.cpu_usage_ns(GROUP), expect["value"] if expect["error"] else None), expect
+def reading(read: Callable[[Cgroups], Any], failed: Any) -> Callable[[Any], Any]:
+    """A reader of the one group of a case; `failed` is what the vectors have where nothing can be read."""
+    return lambda given: attempt(lambda: read(group_of(given)), failed)
 
 
-@adapter("reader.ReadCPUQuota")
-def quota(given: Any, expect: Any) -> tuple[Any, Any]:
-    seen, _ = cgroups(given["cgroupVersion"], given["files"])
-    return attempt(lambda: _known(_state(seen).quota_us), -1), expect
+def group_of(given: Any) -> Cgroups:
+    """The machine of a case with its one group."""
+    return cgroups(given["cgroupVersion"], given["files"])[0]
 
 
-@adapter("reader.ReadCPUPeriod")
-def period(given: Any, expect: Any) -> tuple[Any, Any]:
-    version, (seen, _) = Version(given["cgroupVersion"]), cgroups(given["cgroupVersion"], given["files"])
-    return attempt(lambda: version.period_us(seen.read_raw(GROUP, "cpu.period")), -1), expect
+def of_text(version: int, name: str, text: str) -> Cgroups:
+    """A machine whose one group holds this file alone."""
+    return cgroups(version, {name: text})[0]
 
 
-@adapter("reader.ReadCPUSet")
-def cpus(given: Any, expect: Any) -> tuple[Any, Any]:
-    seen, _ = cgroups(given["cgroupVersion"], given["files"])
-    return attempt(lambda: str(_known(_state(seen).effective)), None), expect
-
-
-@adapter("reader.ReadCPUShares")
-def shares(given: Any, expect: Any) -> tuple[Any, Any]:
-    seen, _ = cgroups(given["cgroupVersion"], given["files"])
-    return attempt(lambda: seen.decode("cpu.shares", seen.read_raw(GROUP, "cpu.shares")), -1), expect
-
-
-@adapter("reader.ReadMemoryUsage")
-def memory_usage(given: Any, expect: Any) -> tuple[Any, Any]:
-    seen, _ = cgroups(given["cgroupVersion"], given["files"])
-    return attempt(lambda: int(seen.read_raw(GROUP, "memory.current")), 0), expect
-
-
-mappings(
-    {
-        "reader.ReadCPUStat": lambda given: _stat(given["cgroupVersion"], given["files"]),
-        "parse.cpu_stat_v1": lambda given: _stat(1, {"cpu.stat": given["input"]}),
-        "parse.cpu_stat_v2": lambda given: _stat(2, {"cpu.stat": given["input"]}),
-        "parse.cpuacct_usage_v2_ns": lambda given: attempt(lambda: Version(2).usage_ns(given["input"].encode()), 0),
-        "parse.weight_to_shares": lambda given: attempt(lambda: cgroup_fields.shares_of_weight(given["input"]), None),
-        "parse.throttled_ratio": lambda given: {"ratio": _ratio(given["previous"], given["current"])},
-        "metric.percentile": lambda given: attempt(
-            lambda: measured.percentile(given["values"], given["percentile"]), 0
-        ),
-    }
-)
-
-
-def _stat(version: int, files: dict[str, str | None]) -> Any:
-    seen, _ = cgroups(version, files)
-    return attempt(lambda: _periods(seen), None)
+def _stat(version: int) -> Callable[[Any], Any]:
+    return lambda given: attempt(lambda: _periods(of_text(version, "cpu.stat", given["input"])), None)
 
 
 def _periods(seen: Cgroups) -> dict[str, int]:
@@ -115,24 +79,51 @@ def _periods(seen: Cgroups) -> dict[str, int]:
     return {"nrPeriods": found.periods, "nrThrottled": found.throttled, **times}
 
 
-def _state(seen: Cgroups) -> Cgroup:
-    return seen.state(GROUP)
-
-
 def _known(value: Any) -> Any:
     if value is None:
         raise FileNotFoundError
     return value
 
 
-@adapter("parse.cpu_max_quota_v2")
-def quota_v2(given: Any, expect: Any) -> tuple[Any, Any]:
-    seen, _ = cgroups(2, {"cpu.max": given["input"]})
-    return attempt(lambda: _state(seen).quota_us, -1), expect
+mappings(
+    {
+        "reader.ReadCPUAcctUsage": reading(lambda seen: seen.cpu_usage_ns(GROUP), 0),
+        "reader.ReadCPUQuota": reading(lambda seen: _known(seen.state(GROUP).quota_us), -1),
+        "reader.ReadCPUPeriod": lambda given: attempt(
+            lambda: Version(given["cgroupVersion"]).period_us(group_of(given).read_raw(GROUP, "cpu.period")), -1
+        ),
+        "reader.ReadCPUSet": reading(lambda seen: str(_known(seen.state(GROUP).effective)), None),
+        "reader.ReadCPUShares": reading(lambda seen: seen.decode("cpu.shares", seen.read_raw(GROUP, "cpu.shares")), -1),
+        "reader.ReadMemoryUsage": reading(lambda seen: int(seen.read_raw(GROUP, "memory.current")), 0),
+        "reader.ReadCPUStat": reading(_periods, None),
+        "parse.cpu_stat_v1": _stat(1),
+        "parse.cpu_stat_v2": _stat(2),
+        "parse.cpu_max_quota_v2": lambda given: attempt(
+            lambda: of_text(2, "cpu.max", given["input"]).state(GROUP).quota_us, -1
+        ),
+        "parse.cpuacct_usage_v2_ns": lambda given: attempt(lambda: Version(2).usage_ns(given["input"].encode()), 0),
+        "parse.weight_to_shares": lambda given: attempt(lambda: cgroup_fields.shares_of_weight(given["input"]), None),
+        "parse.throttled_ratio": lambda given: {"ratio": _ratio(given["previous"], given["current"])},
+        "metric.percentile": lambda given: attempt(
+            lambda: measured.percentile(given["values"], given["percentile"]), 0
+        ),
+        "validate.range": lambda given: {"valid": bool(attempt(lambda: _is_within(given), False)["value"])},
+        # A first look, or no time in between, gives no value, and that is no error.
+        "metric.be_usage_milli": lambda given: {"usedMilliCores": _be_milli(given), "error": False},
+        "metric.be_real_limit_milli": lambda given: {"milliLimit": attempt(lambda: _be_limit(given), None)["value"]},
+        "metric.be_request_milli": lambda given: {"milliRequest": _be_request(given["pods"] or ())},
+        "cgroup.pod_parent_dir": lambda given: {
+            "dir": cgroup_names.pod_group(layout(1, given["driver"]), given["uid"], KubeQoS(given["kubeQoS"]))
+        },
+        "cgroup.container_parent_dir": lambda given: _container_group(given, given["podParentDir"].rstrip("/"), "dir"),
+        "cgroup.host_app_dir": lambda given: {"dir": _host_group(given)},
+    }
+)
 
 
 @adapter("parse.shares_to_weight")
 def weight(given: Any, expect: Any) -> tuple[Any, Any]:
+    """What stands beside an error means nothing."""
     return attempt(lambda: cgroup_fields.weight_of_shares(int(given["input"])), expect["value"]), expect
 
 
@@ -140,8 +131,12 @@ def weight(given: Any, expect: Any) -> tuple[Any, Any]:
 def ratio_of_file(given: Any, expect: Any) -> tuple[Any, Any]:
     """Which version printed the file, its lines say."""
     text = (given["files"] or {}).get("cpu.stat") or ""
-    seen, _ = cgroups(given.get("cgroupVersion") or (2 if "throttled_usec" in text else 1), given["files"])
-    return {"ratio": attempt(lambda: _ratio(given["last"], _periods(seen)), None)["value"]}, expect
+    version = given.get("cgroupVersion") or (2 if "throttled_usec" in text else 1)
+    return {
+        "ratio": reading(lambda seen: _ratio(given["last"], _periods(seen)), None)({**given, "cgroupVersion": version})[
+            "value"
+        ]
+    }, expect
 
 
 def _ratio(before: Any, after: Any) -> float | None:
@@ -151,18 +146,15 @@ def _ratio(before: Any, after: Any) -> float | None:
     return counter.ratio(after["nrPeriods"], after["nrThrottled"])
 
 
-@adapter("validate.range")
-def valid(given: Any, expect: Any) -> tuple[Any, Any]:
+def _is_within(given: Any) -> bool:
     number = fields.Number(given["min"], given["max"])
-    found = attempt(lambda: INTEGER.fullmatch(given["value"]) and number.allows(int(given["value"])), None)
-    return {"valid": bool(found["value"])}, expect
+    return bool(INTEGER.fullmatch(given["value"])) and number.allows(int(given["value"]))
 
 
 @adapter("parse.proc_stat_total_ticks")
 def ticks(given: Any, expect: Any) -> tuple[Any, Any]:
     files = of_texts({"/proc/stat": given["content"]})
-    found = attempt(lambda: procfs.node_cpu_ticks(files), expect["usedTicks"] or None)
-    told = {"usedTicks": found["value"], "error": found["error"]}
+    told = attempt(lambda: procfs.node_cpu_ticks(files), expect["usedTicks"] or None, "usedTicks")
     # Without ticks there is none: 0 and null are the same answer.
     return told, {"usedTicks": expect["usedTicks"] or None, "error": expect.get("error", not expect["usedTicks"])}
 
@@ -208,31 +200,12 @@ def _rounded(sample: Any) -> Any:
     return {name: round(value, 9) if isinstance(value, float) else value for name, value in sample.items()}
 
 
-@adapter("metric.host_app_usage")
-def host_usage(given: Any, expect: Any) -> tuple[Any, Any]:
-    """Memory is that without page cache: no other policy is built."""
-    seen, _ = cgroups(given["cgroupVersion"], given["files"])
+@adapter("metric.host_app_usage", "metric.pod_usage")
+def group_usage(given: Any, expect: Any) -> tuple[Any, Any]:
+    """CPU and memory as each is read; a sample needs both. Memory is that without page cache: no other policy is
+    built."""
     wanted = _rounded({name: expect[name] for name in ("cpuCores", "memoryBytes")})
-    try:
-        used, memory = seen.cpu_usage_ns(GROUP), seen.memory(GROUP)
-    except (OSError, ValueError):
-        return _sample(None, 0), wanted
-    rate = rate_of(given["lastCPUUsageNs"], used, given["elapsedSeconds"])
-    return _sample(None if rate is None else rate / 1e9, memory), wanted
-
-
-@adapter("metric.be_usage_milli")
-def be_usage(given: Any, expect: Any) -> tuple[Any, Any]:
-    """A first look, or no time in between, gives no value, and that is no error."""
-    rate = rate_of(given.get("lastCPUUsageNs"), given["cpuacctUsageNs"], given.get("elapsedSeconds") or 0)
-    return {"usedMilliCores": None if rate is None else round(rate / 1e6), "error": False}, expect
-
-
-@adapter("metric.pod_usage")
-def pod_usage(given: Any, expect: Any) -> tuple[Any, Any]:
-    """CPU and memory as each is read; a sample of a pod needs both."""
-    seen, _ = cgroups(given["cgroupVersion"], given["files"])
-    wanted = _rounded({name: expect[name] for name in ("cpuCores", "memoryBytes")})
+    seen = group_of(given)
     try:
         used, memory = seen.cpu_usage_ns(GROUP), seen.memory(GROUP)
     except (OSError, ValueError):
@@ -241,54 +214,35 @@ def pod_usage(given: Any, expect: Any) -> tuple[Any, Any]:
     return _rounded({"cpuCores": None if rate is None else rate / 1e9, "memoryBytes": memory}), wanted
 
 
-@adapter("metric.be_real_limit_milli")
-def limit(given: Any, expect: Any) -> tuple[Any, Any]:
-    seen, _ = cgroups(given["cgroupVersion"], given["beRootFiles"])
-
-    def read() -> int:
-        root = _state(seen)
-        cpus, quota = len(_known(root.effective)), _known(root.quota_us)
-        return measured.be_limit_milli(cpus=cpus, quota_us=quota, period_us=root.period_us)
-
-    return {"milliLimit": attempt(read, None)["value"]}, expect
+def _be_milli(given: Any) -> int | None:
+    rate = rate_of(given.get("lastCPUUsageNs"), given["cpuacctUsageNs"], given.get("elapsedSeconds") or 0)
+    return None if rate is None else round(rate / 1e6)
 
 
-@adapter("metric.be_request_milli")
-def request(given: Any, expect: Any) -> tuple[Any, Any]:
-    pods = [pod_reader.from_wire(msgspec.convert(each, objects.PodObject)) for each in given["pods"] or []]
-    asked = sum(each.request_value(keys.BATCH_CPU) for each in pods if each.raw_qos is QoSClass.BE)
-    return {"milliRequest": asked}, expect
+def _be_limit(given: Any) -> int:
+    root = cgroups(given["cgroupVersion"], given["beRootFiles"])[0].state(GROUP)
+    cpus, quota = len(_known(root.effective)), _known(root.quota_us)
+    return measured.be_limit_milli(cpus=cpus, quota_us=quota, period_us=root.period_us)
 
 
-@adapter("cgroup.pod_parent_dir")
-def pod_dir(given: Any, expect: Any) -> tuple[Any, Any]:
-    names = layout(1, given["driver"])
-    return {"dir": cgroup_names.pod_group(names, given["uid"], KubeQoS(given["kubeQoS"]))}, expect
+def _be_request(listed: Any) -> int:
+    pods = (pod_reader.from_wire(msgspec.convert(each, objects.PodObject)) for each in listed)
+    return sum(each.request_value(keys.BATCH_CPU) for each in pods if each.raw_qos is QoSClass.BE)
 
 
-@adapter("cgroup.container_parent_dir")
-def container_dir(given: Any, expect: Any) -> tuple[Any, Any]:
-    parent = given["podParentDir"].rstrip("/")
-    found = _container_group(given["driver"], parent, given["containerID"])
-    return {"dir": found["value"], "error": found["error"]}, expect
+def _container_group(given: Any, parent: str, name: str) -> dict[str, Any]:
+    """A container that was not made yet has no group, and no error."""
+    names, container = layout(1, given["driver"]), given["containerID"]
+    return attempt(lambda: _known(cgroup_names.container_group(names, parent, container)), "", name)
 
 
 @adapter("cgroup.container_dir_name")
 def container_name(given: Any, expect: Any) -> tuple[Any, Any]:
-    wanted = {name: expect[name] for name in ("dirName", "error")}
-    found = _container_group(given["driver"], "p", given["containerID"])
-    return {"dirName": found["value"].rpartition("/")[2], "error": found["error"]}, wanted
+    found = _container_group(given, "p", "dirName")
+    return {**found, "dirName": found["dirName"].rpartition("/")[2]}, {name: expect[name] for name in found}
 
 
-def _container_group(driver: str, parent: str, container: str) -> Any:
-    """A container that was not made yet has no group, and no error."""
-    return attempt(lambda: _known(cgroup_names.container_group(layout(1, driver), parent, container)), "")
-
-
-@adapter("cgroup.host_app_dir")
-def host_dir(given: Any, expect: Any) -> tuple[Any, Any]:
-    document = {"applications": [given.get("hostApplication")]}
-    data = {"host-application-config": json.dumps(document)}
+def _host_group(given: Any) -> str:
+    data = {"host-application-config": json.dumps({"applications": [given.get("hostApplication")]})}
     held = config.effective(data, labels={}, annotations={}, previous=None, node_owner="node")
-    names = layout(1, given["driver"])
-    return {"dir": "".join(pools.host_group(one, names) for one in held.host_applications)}, expect
+    return "".join(pools.host_group(one, layout(1, given["driver"])) for one in held.host_applications)
