@@ -18,6 +18,8 @@ import pytest
 REPOSITORY = pathlib.Path(__file__).parents[2]
 RIG = os.environ.get("KERNEL_RIG", "")
 PYTHON = str(pathlib.Path(sys.executable).absolute())
+PATH = f"PYTHONPATH={shlex.quote(f'{REPOSITORY}:{REPOSITORY}/tests/support')}"
+"""Where scripts find what they import; guests have the repository at the same place."""
 
 
 def missing() -> str:
@@ -54,7 +56,7 @@ def check_claims(flavour: str, command: str, environment: Mapping[str, str]) -> 
 
 def _printed(flavour: str, command: str, environment: Mapping[str, str]) -> tuple[list[Any], str]:
     ended = subprocess.run(
-        [str(pathlib.Path(RIG) / "run.sh"), flavour, str(REPOSITORY), command],
+        [str(pathlib.Path(RIG) / "run.sh"), flavour, str(REPOSITORY), f"{PATH} {command}"],
         # The repository does not change meanwhile: guests need not ask for each file again at each start of koordlite.
         env={"CACHE9P": "loose", **os.environ, **environment},
         capture_output=True,

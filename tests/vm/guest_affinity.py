@@ -14,8 +14,6 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-
 from guestclaims import ALL, claim, tell
 from realnode import command, talkers
 from realnode.command import Command

@@ -7,12 +7,11 @@ where resctrl is mounted.
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
 import random
 import sys
 import time
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
 from guestclaims import ALL, claim, tell
 from realnode import command, resctrl
@@ -27,7 +26,8 @@ PINNED = Pod("pinned", "Guaranteed", "LSR", pinned="2-3")
 BATCH = Pod("batch", containers=("main", "side"))
 PODS = (SERVICE, PINNED, BATCH)
 WORK = pathlib.Path("/tmp/koordlite-test")
-PATIENCE_SECONDS = 90
+soon = functools.partial(until, seconds=90)
+"""With the patience an emulated machine needs."""
 Found = tuple[dict[str, bytes], set[str]]
 """Bytes of limit files by path, and names of resctrl groups."""
 RESCTRL_BE = {
@@ -81,14 +81,6 @@ class Guest:
     def service(self) -> set[int]:
         """The CPUs of the latency-sensitive container."""
         return self.tree.effective(self.tree.container(SERVICE, "main"))
-
-
-def soon(holds: object, what: object) -> None:
-    """`until` with the patience an emulated machine needs; `what` is worked out at the end."""
-    try:
-        until(holds, "", seconds=PATIENCE_SECONDS)
-    except AssertionError:
-        raise AssertionError(str(what() if callable(what) else what)) from None
 
 
 def check_sets(guest: Guest) -> None:

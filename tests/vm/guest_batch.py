@@ -6,14 +6,12 @@ Prints one line of JSON for each claim: {"claim": …, "ok": …, "detail": …}
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pathlib
 import random
-import sys
 import time
 from collections.abc import Sequence
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
 from guestclaims import ALL, claim, tell
 from realnode import beginning
@@ -32,7 +30,8 @@ from koordlite.host.journal.journal import Journal
 from koordlite.kube.folder.manifests import ManifestCluster
 
 MiB = 2**20
-PATIENCE_SECONDS = 120
+soon = functools.partial(until, seconds=120)
+"""With the patience an emulated machine needs."""
 WORK = pathlib.Path("/tmp/koordlite-batch")
 CONTAINERS = ("main", "side")
 BATCH = Pod("batch", containers=CONTAINERS, batch=(400, 64 * MiB))
@@ -166,11 +165,6 @@ def check_beginning(tree: Tree, manifests: Manifests, quick: Quick, options: Seq
 def enforce(quick: Quick, options: Sequence[str], *more: str) -> Child:
     """The agent at work."""
     return quick.start("run", *options, "--mode", "enforce", "--no-http", "-q", *more)
-
-
-def soon(holds: object, what: str) -> None:
-    """`until` with the patience an emulated machine needs."""
-    until(holds, what, seconds=PATIENCE_SECONDS)  # type: ignore[arg-type]
 
 
 def main() -> None:

@@ -13,8 +13,6 @@ import subprocess
 import sys
 from typing import Any
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-
 from guestclaims import ALL, claim, tell
 from realnode import tree
 

@@ -13,8 +13,6 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-
 import core_operations
 
 from koordlite.host.core_scheduling import RealCoreScheduling

@@ -12,8 +12,6 @@ import sys
 import time
 from collections.abc import Mapping
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-
 from guestclaims import ALL, claim, tell
 from realnode.manifests import Manifests
 from realnode.pods import SANDBOX, Pod

@@ -11,8 +11,6 @@ import os
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-
 from guestclaims import ALL, claim, tell
 from realnode.command import Command, soon
 from realnode.manifests import Manifests

@@ -12,19 +12,14 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-
 from guestclaims import ALL, claim, tell
-from realnode.command import Command
+from realnode.command import Command, soon
 from realnode.manifests import NODE, Manifests
 from realnode.pods import Pod
 from realnode.tree import PREFIX, Tree
-from realnode.waiting import until
 
-PATIENCE_SECONDS = 240
 """An emulated machine whose host is busy takes minutes to start Python."""
 OURS = Pod("by-koordinator", "Guaranteed", "LSR", pinned="2-3")
 KUBELETS = Pod("by-kubelet", "Guaranteed", "LSR")
@@ -131,14 +126,6 @@ class Machine:
         assert said.returncode == 0, said.stderr
         document: dict[str, Any] = json.loads(said.stdout)
         return document
-
-
-def soon(holds: Callable[[], object], what: Callable[[], object], agent: Command) -> None:
-    """`until` with the patience an emulated machine needs."""
-    try:
-        until(holds, "", seconds=PATIENCE_SECONDS)
-    except AssertionError:
-        raise AssertionError(f"{what()}\n{agent.said()[-600:]}") from None
 
 
 def check(machine: Machine) -> None:

@@ -18,8 +18,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-
 import resctrl_operations
 
 ROOT = pathlib.Path("/sys/fs/resctrl")

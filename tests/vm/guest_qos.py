@@ -14,8 +14,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-
 from guestclaims import ALL, claim, tell
 from realnode.manifests import Manifests
 from realnode.pods import Pod

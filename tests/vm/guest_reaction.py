@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-import sys
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
 from guestclaims import ALL, claim, tell
 from realnode.command import Command, report

@@ -9,16 +9,14 @@ makes first, `refused` whether that leaves none for us, `reach` the MB/s that 10
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import pathlib
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
 from typing import Any
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
 from guestclaims import ALL, claim, tell
 from realnode import resctrl
@@ -30,7 +28,8 @@ from realnode.waiting import until
 
 WORK = pathlib.Path("/tmp/koordlite-test")
 BATCH = Pod("batch")
-PATIENCE_SECONDS = 90
+soon = functools.partial(until, seconds=90)
+"""With the patience an emulated machine needs."""
 HALF = {"enable": True, "catRangeStartPercent": 0, "catRangeEndPercent": 30, "mbaPercent": 50}
 BREEDER = """
 import threading, time
@@ -93,14 +92,6 @@ class Guest:
             (point / self.tree.container(BATCH, "main") / "cgroup.procs").write_text(str(process.pid))
         self.bred = process
         return process.pid
-
-
-def soon(holds: Callable[[], bool], what: Callable[[], object]) -> None:
-    """`until` with the patience an emulated machine needs; `what` is worked out at the end."""
-    try:
-        until(holds, "", seconds=PATIENCE_SECONDS)
-    except AssertionError:
-        raise AssertionError(str(what())) from None
 
 
 def schemata() -> object:

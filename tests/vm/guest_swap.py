@@ -12,8 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-
 from guestclaims import ALL, claim, tell
 from realnode.command import Command, soon
 from realnode.manifests import Manifests

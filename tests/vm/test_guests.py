@@ -67,4 +67,4 @@ BOOTS = [
 def test_each_claim_holds(guest: Guest, kernel: str, cgroup: str) -> None:
     environment = {"KVER": kernel, "CGROUP": cgroup, "RDT": "none", "TIMEOUT": str(guest.seconds), **guest.machine}
     script = guest.command if guest.command.startswith("-m") else f"tests/vm/{guest.command}"
-    kernelrig.check_claims("intel", f"PYTHONPATH=. {kernelrig.PYTHON} {script}", environment)
+    kernelrig.check_claims("intel", f"{kernelrig.PYTHON} {script}", environment)

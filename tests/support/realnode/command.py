@@ -13,7 +13,7 @@ from typing import Any
 
 from realnode.waiting import until
 
-PATIENCE_SECONDS = 180
+PATIENCE_SECONDS = 240
 TAKEN_OVER = "places stay as an earlier run left them"
 
 
@@ -60,7 +60,7 @@ class Command:
         return self.printed.read_text()
 
 
-def soon(holds: Callable[[], object], what: str, agent: Command) -> None:
+def soon(holds: Callable[[], object], what: str | Callable[[], object], agent: Command) -> None:
     """`until` with the patience an emulated machine needs; AssertionError ends with what the agent said last."""
     try:
         until(holds, what, seconds=PATIENCE_SECONDS)

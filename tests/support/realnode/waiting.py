@@ -8,13 +8,15 @@ from collections.abc import Callable
 LOOK_SECONDS = 0.02
 
 
-def until(holds: Callable[[], object], what: str = "what was waited for", *, seconds: float = 40.0) -> float:
-    """Look until `holds`; the seconds it took. AssertionError names `what` when it never did: after so long that a
-    machine busy with other work has had its time."""
+def until(
+    holds: Callable[[], object], what: str | Callable[[], object] = "what was waited for", *, seconds: float = 40.0
+) -> float:
+    """Look until `holds`; the seconds it took. AssertionError names `what`, which may be worked out only then, when it
+    never did: after so long that a machine busy with other work has had its time."""
     began = time.monotonic()
     while not holds():
         if time.monotonic() - began > seconds:
-            raise AssertionError(f"after {seconds} s still not: {what}")
+            raise AssertionError(f"after {seconds} s still not: {what() if callable(what) else what}")
         time.sleep(LOOK_SECONDS)
     return time.monotonic() - began
 
