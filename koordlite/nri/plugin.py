@@ -272,16 +272,13 @@ class _Session:
         """Wait for messages at most so long, and answer them."""
         for frame in self._link.receive(seconds):
             if (frame.connection, frame.stream, frame.type) == (RUNTIME, 1, RESPONSE):
-                self._registered(frame)
+                status = decode(messages.Response, frame.body).status
+                if status is not None and status.code:
+                    raise NRIError(f"the runtime refuses the plugin: {status.message} (code {status.code})")
             elif frame.connection == PLUGIN and frame.type == REQUEST:
                 self._called(frame)
         if self._due is not None and self._now() > self._due:
             raise TimeoutError("the runtime has not taken the plugin in time")
-
-    def _registered(self, frame: Frame) -> None:
-        status = decode(messages.Response, frame.body).status
-        if status is not None and status.code:
-            raise NRIError(f"the runtime refuses the plugin: {status.message} (code {status.code})")
 
     def _called(self, frame: Frame) -> None:
         began = self._now()

@@ -482,8 +482,8 @@ class Cluster:
                 self.boards = {}
             return
         self.rows[name] = self._row(state, now, since)
-        if (look := state.next_look(self.settings, now)) is not None:
-            heapq.heappush(self._looks, (look, name))
+        if state.next_look is not None:
+            heapq.heappush(self._looks, (state.next_look, name))
 
     def _row(self, state: NodeState, now: float, since: float) -> Row:
         """The node as it is judged. One that a fault of ours keeps from it is not used, and says so."""

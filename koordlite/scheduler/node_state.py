@@ -74,18 +74,13 @@ class NodeState(msgspec.Struct):
     """Since when the report is not that of the pods."""
     dirty_why: str = ""
     covered: Coverage = ALL_COUNTED
+    next_look: float | None = None
+    """Time at which time alone changes the row; None when it does not."""
 
     def settle(self, now: float, seconds: float) -> None:
         """A new version of a report without fingerprint came: it counts pods that were started long enough before."""
         if self.report is not None and not self.report.fingerprint:
             self.fresh = {uid: at for uid, at in self.fresh.items() if at is None or now - at < seconds}
-
-    def next_look(self, settings: JudgeSettings, now: float) -> float | None:
-        """Time at which time alone changes the row; None when it does not."""
-        times = [at + settings.gone_seconds for _, at in self.departed.values()]
-        if self.report is not None and not self.report.fingerprint:
-            times += [at + settings.report_seconds for at in self.fresh.values() if at is not None]
-        return min((time for time in times if time > now), default=None)
 
     def row(self, assumed: Iterable[ClusterPod], settings: JudgeSettings, now: float, since: float) -> Row:
         """The node as it is judged now, with pods `assumed` on it, as they will be when they are bound; it changed last
@@ -94,6 +89,10 @@ class NodeState(msgspec.Struct):
         allocatable = {name: q.nano for name, q in self.node.allocatable.items()} if self.node else {}
         alive = (*self.pods.values(), *coming)
         self.settle(now, settings.report_seconds)
+        times = [at + settings.gone_seconds for _, at in self.departed.values()]
+        if self.report is not None and not self.report.fingerprint:
+            times += [at + settings.report_seconds for at in self.fresh.values() if at is not None]
+        self.next_look = min((time for time in times if time > now), default=None)
         if self.report is None:
             self.dirty_since, self.dirty_why = None, ""
             return Row(self.name, allocatable, self.limits, node=self.node, pods=alive, crane=self.crane)
@@ -159,16 +158,10 @@ class NodeState(msgspec.Struct):
             self.dirty_since, self.dirty_why = None, ""
         else:
             self.dirty_since = since if self.dirty_since is None else self.dirty_since
-            self.dirty_why = self._explained(coverage)
-
-    def _explained(self, coverage: Coverage) -> str:
-        if not coverage.is_known:
-            return coverage.how
-        missing = ", ".join(pod.key for pod in coverage.uncounted)
-        outlived = ", ".join(pod.key for pod in coverage.outlived)
-        return "; ".join(
-            [*([f"not counted yet: {missing}"] if missing else []), *([f"gone: {outlived}"] if outlived else [])]
-        )
+            missing = ", ".join(pod.key for pod in coverage.uncounted)
+            outlived = ", ".join(pod.key for pod in coverage.outlived)
+            differs = (missing and f"not counted yet: {missing}", outlived and f"gone: {outlived}")
+            self.dirty_why = "; ".join(filter(None, differs)) if coverage.is_known else coverage.how
 
     def _uncounted(self, settings: JudgeSettings) -> list[ClusterPod]:
         """Pods that the report has not counted and that hold something of their own."""
@@ -204,7 +197,11 @@ class NodeState(msgspec.Struct):
         """
         if self.report is None or self.report.problems or settings.cache != "overreserve":
             return {}
-        departed = [(at, pod) for pod, at in self.departed.values() if self._still_reports(pod, at)]
+        # Pods that have gone and that the report counts: by its fingerprint, else when it is older than their end.
+        signed, outlived = bool(self.report.fingerprint), self.covered.outlived
+        departed = [
+            (at, pod) for pod, at in self.departed.values() if (pod in outlived if signed else self.report_since <= at)
+        ]
         bound = [(self.came.get(pod.uid, 0.0), pod) for pod in self._uncounted(settings)]
         coming = [pod for pod in assumed if pod.uid not in self.pods]
         alive = [pod for pod in self.pods.values() if pod not in self.covered.uncounted]
@@ -234,16 +231,15 @@ class NodeState(msgspec.Struct):
                 late = [(pod, None if kind else back[pod.uid]) for _, kind, pod in in_order]
                 leaving, arriving = [(pod, back[pod.uid]) for pod in mine], [(pod, None) for pod in coming]
                 for events in ([*late, *arriving, *leaving], [*ends, *begins, *leaving, *arriving]):
-                    zones = _replayed(start, events, settings).zones
-                    if zones not in ways:
-                        ways.append(zones)
+                    node = start
+                    for pod, amounts in events:  # None: it comes.
+                        node = (
+                            admitted(node, pod, settings) if amounts is None else victims.without(node, [pod], amounts)
+                        )
+                    if node.zones not in ways:
+                        ways.append(node.zones)
             cases[uid] = tuple(ways)
         return cases
-
-    def _still_reports(self, pod: ClusterPod, gone_at: float) -> bool:
-        """Tell whether the report counts a pod that has gone: by its fingerprint, else when it is older than that."""
-        assert self.report is not None
-        return pod in self.covered.outlived if self.report.fingerprint else self.report_since <= gone_at
 
     def _possible(
         self, pods: Sequence[ClusterPod], where: Mapping[Container, int]
@@ -318,15 +314,6 @@ def _back(pods: Iterable[ClusterPod], where: Mapping[Container, int]) -> Mapping
             if zone is not None and part.kind != "init":
                 add(back.setdefault(zone, {}), part.usage)
     return back
-
-
-def _replayed(
-    row: Row, events: Iterable[tuple[ClusterPod, Mapping[int, Amounts] | None]], settings: JudgeSettings
-) -> Row:
-    """The node after pods have gone, each with what it gives back, and (None) come."""
-    for pod, back in events:
-        row = admitted(row, pod, settings) if back is None else victims.without(row, [pod], back)
-    return row
 
 
 def admitted(row: Row, pod: ClusterPod, settings: JudgeSettings) -> Row:

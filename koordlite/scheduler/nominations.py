@@ -226,7 +226,7 @@ class Nominations:
         row = self.beside_others(pod, row)
         pods, settings = self._cluster.pods, self._cluster.settings
         leaving = state.pods.keys() - {each.uid for each in row.pods}
-        choice = victims.choose(
+        chosen = victims.choose(
             pod.shape,
             row,
             [pods[uid] for uid in candidates.uids if uid in pods and uid not in leaving],
@@ -236,14 +236,14 @@ class Nominations:
             is_leaving=bool(leaving),
             exempt={each.uid for each in row.pods if each.uid not in state.pods},
         )
-        if choice.dropped:
-            return choice.dropped
-        uids = (*(each.uid for each in choice.victims), *(uid for uid in candidates.uids if uid not in pods))
+        if isinstance(chosen, str):
+            return chosen
+        uids = (*(each.uid for each in chosen), *(uid for uid in candidates.uids if uid not in pods))
         if not uids:
             return ""
-        freed = victims.without(row, choice.victims, state.returned(choice.victims))
+        freed = victims.without(row, chosen, state.returned(chosen))
         takes = judge.takes(pod.shape, freed, settings)
         if self._is_disputed(pod, freed, takes):
             return "it is being emptied for another pod, which may get the same room"
-        returned = {each.uid: state.returned([each]) for each in choice.victims}
-        return Offer(node, Victims(uids, candidates.violations), choice.victims, returned, takes)
+        returned = {each.uid: state.returned([each]) for each in chosen}
+        return Offer(node, Victims(uids, candidates.violations), chosen, returned, takes)

@@ -131,21 +131,17 @@ class Promises:
         """Pods without the promise that they need, in the order in which they were bound."""
         cluster, now = self._cluster, self._cluster.now()
         with cluster.lock:
-            for uid in [uid for uid in cluster.unpromised if not self._needs(uid)]:
-                del cluster.unpromised[uid]
-                self._not_before.pop(uid, None)
+            for uid in list(cluster.unpromised):
+                pod = cluster.pods.get(uid)
+                row = cluster.row(pod.node) if pod is not None else None
+                if pod is None or row is None or not judge.allocators(pod.shape, row):
+                    del cluster.unpromised[uid]
+                    self._not_before.pop(uid, None)
             for uid in [uid for uid in self._not_before if uid not in cluster.unpromised]:
                 del self._not_before[uid]
             for uid in cluster.unpromised:
                 self._not_before.setdefault(uid, 0.0)
             return [uid for uid in cluster.unpromised if self._not_before[uid] <= now]
-
-    def _needs(self, uid: str) -> bool:
-        pod = self._cluster.pods.get(uid)
-        row = self._cluster.row(pod.node) if pod is not None else None
-        if row is None or pod is None:
-            return False
-        return bool(judge.allocators(pod.shape, row))
 
     def _make(self, pod: ClusterPod) -> None:
         """Promise what the node has left for the pod, and write it."""

@@ -6,7 +6,7 @@ pod would be refused afterwards is dropped, and a victim is added only when it f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -20,13 +20,6 @@ Returned = Callable[[Iterable[ClusterPod]], Mapping[int, Amounts]]
 NOTHING_OWED: Zones = {}
 
 
-class Choice(msgspec.Struct, frozen=True):
-    """The victims on one node, or why the node is dropped."""
-
-    victims: tuple[ClusterPod, ...] = ()
-    dropped: str = ""
-
-
 def choose(
     shape: PodShape,
     row: Row,
@@ -37,8 +30,8 @@ def choose(
     settings: JudgeSettings,
     is_leaving: bool = False,
     exempt: Collection[str] = (),
-) -> Choice:
-    """The victims with which a pod of `priority` would be admitted: those `preferred`, or more. None: the node is
+) -> tuple[ClusterPod, ...] | str:
+    """The victims with which a pod of `priority` would be admitted: those `preferred`, or more. Text: why the node is
     dropped.
 
     `is_leaving`: other pods leave the node anyhow, and the row is that of the node without them, so that fewer than
@@ -48,41 +41,57 @@ def choose(
     def admits(victims: Sequence[ClusterPod]) -> bool:
         return judge.verdict(shape, without(row, victims, returned(victims)), settings).passes
 
-    if is_leaving and fits_node(shape, row, ()) and admits(()):
-        return Choice(dropped="room is being made there by pods that leave")
+    def suffices(victims: Sequence[ClusterPod]) -> bool:
+        return not lacking(shape, row, victims) and admits(victims)
+
+    def spared(victims: Sequence[ClusterPod]) -> tuple[ClusterPod, ...]:
+        """The victims without those of the scheduler that need not go any more, most important first."""
+        for pod in sorted(preferred, key=lambda pod: -pod.priority):
+            remaining = [each for each in victims if each is not pod]
+            if remaining and suffices(remaining):
+                victims = remaining
+        return tuple(victims)
+
+    def freeing(
+        pods: Sequence[ClusterPod], others: Sequence[ClusterPod], enough: Callable[[Sequence[ClusterPod]], bool]
+    ) -> Iterator[tuple[ClusterPod, ...]]:
+        """Of each NUMA node those of `pods` there, least important first, that are enough beside `others`."""
+        for zone in () if row.unusable else sorted(row.zones):
+            there, more = [pod for pod in pods if zone in returned([pod])], list[ClusterPod]()
+            for pod in sorted(there, key=lambda pod: (pod.priority, -sum(pod.shape.exclusive.values()), pod.key)):
+                more.append(pod)
+                if enough([*others, *more]):
+                    needed = [each for each in more if not enough([*others, *(p for p in more if p is not each)])]
+                    yield tuple(needed or more)
+                    break
+
+    if is_leaving and suffices(()):
+        return "room is being made there by pods that leave"
     reserved = row.reservations.uids - {row.reservations.taking}
     lower = [
         pod
         for pod in row.pods
         if pod.priority < priority and not pod.deleting and pod.stands_for not in reserved and pod.uid not in exempt
     ]
-
-    def suffices(victims: Sequence[ClusterPod]) -> bool:
-        return fits_node(shape, row, victims) and admits(victims)
-
     if admits(preferred):
-        enough = _spared(shape, row, list(preferred), preferred, admits) if is_leaving else tuple(preferred)
-        fewer = [own for zone in _zones(row) if (own := _freeing(zone, lower, (), returned, suffices))]
-        best = min(fewer, key=_harm, default=list(enough))
+        enough = spared(preferred) if is_leaving else tuple(preferred)
+        best = min(freeing(lower, (), suffices), key=_harm, default=enough)
         # The scheduler's victims respect disruption budgets as far as they can: one pod less is no reason to differ.
         is_better = len(best) + 1 < len(enough) and _harm(best)[0] <= _harm(enough)[0]
-        return Choice(tuple(best) if is_better else enough)
+        return best if is_better else enough
     if not row.zones or row.unusable:
-        return Choice(dropped=row.unusable or "its NUMA nodes are unknown")
+        return row.unusable or "its NUMA nodes are unknown"
     uids = {pod.uid for pod in preferred}
     candidates = [pod for pod in lower if pod.uid not in uids]
     if candidates and not any(returned([pod]) for pod in (*candidates, *preferred)):
-        return Choice(dropped="its report does not say on which NUMA nodes its pods are, so no victim can be chosen")
-    additions = [more for zone in _zones(row) if (more := _freeing(zone, candidates, preferred, returned, admits))]
-    choices = [_spared(shape, row, [*preferred, *more], preferred, admits) for more in additions]
-    choices += [tuple(own) for zone in _zones(row) if (own := _freeing(zone, lower, (), returned, suffices))]
-    if not choices:
-        return Choice(dropped="no eviction of pods of lower priority frees a NUMA node for it")
-    return Choice(min(choices, key=_harm))
+        return "its report does not say on which NUMA nodes its pods are, so no victim can be chosen"
+    choices = [spared((*preferred, *more)) for more in freeing(candidates, preferred, admits)]
+    choices += freeing(lower, (), suffices)
+    return min(choices, key=_harm) if choices else "no eviction of pods of lower priority frees a NUMA node for it"
 
 
-def _zones(row: Row) -> list[int]:
-    return [] if row.unusable else sorted(row.zones)
+def _harm(victims: Sequence[ClusterPod]) -> tuple[int, int]:
+    return max((pod.priority for pod in victims), default=0), len(victims)
 
 
 def reserved_for_others(row: Row, uids: Collection[str]) -> str:
@@ -128,47 +137,6 @@ def settled(zones: Zones) -> tuple[Zones, Zones]:
     available = {node: {name: max(0, nano) for name, nano in zone.items()} for node, zone in zones.items()}
     owed = {node: {name: -nano for name, nano in zone.items() if nano < 0} for node, zone in zones.items()}
     return available, owed
-
-
-def _freeing(
-    zone: int,
-    lower: Sequence[ClusterPod],
-    preferred: Sequence[ClusterPod],
-    returned: Returned,
-    admits: Callable[[Sequence[ClusterPod]], bool],
-) -> list[ClusterPod]:
-    """Pods on that NUMA node, least important first, until the pod would be admitted; none when it never is."""
-    there = [pod for pod in lower if zone in returned([pod])]
-    more: list[ClusterPod] = []
-    for pod in sorted(there, key=lambda pod: (pod.priority, -sum(pod.shape.exclusive.values()), pod.key)):
-        more.append(pod)
-        if admits([*preferred, *more]):
-            return [each for each in more if not admits([*preferred, *(p for p in more if p is not each)])] or more
-    return []
-
-
-def _harm(victims: Sequence[ClusterPod]) -> tuple[int, int]:
-    return max((pod.priority for pod in victims), default=0), len(victims)
-
-
-def _spared(
-    shape: PodShape,
-    row: Row,
-    victims: list[ClusterPod],
-    preferred: Sequence[ClusterPod],
-    admits: Callable[[Sequence[ClusterPod]], bool],
-) -> tuple[ClusterPod, ...]:
-    """The victims without those of the scheduler that need not go any more, most important first."""
-    for pod in sorted(preferred, key=lambda pod: -pod.priority):
-        remaining = [each for each in victims if each is not pod]
-        if remaining and fits_node(shape, row, remaining) and admits(remaining):
-            victims = remaining
-    return tuple(victims)
-
-
-def fits_node(shape: PodShape, row: Row, victims: Sequence[ClusterPod]) -> bool:
-    """Tell whether the node as a whole has enough for the pod after the victims have gone."""
-    return not lacking(shape, row, victims)
 
 
 def lacking(shape: PodShape, row: Row, victims: Sequence[ClusterPod] = ()) -> dict[str, int]:

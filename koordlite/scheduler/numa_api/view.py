@@ -15,7 +15,7 @@ from koordlite.formulas.topology import numa
 from koordlite.formulas.topology.numa import Violation
 from koordlite.model import keys, times
 from koordlite.model.cpuset import EMPTY, CPUSet, union
-from koordlite.model.nrt import ContainerPlacement, CPUManagerPolicy
+from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.reading.go_words import STRICT_RESERVATION, is_on
 from koordlite.model.topology import Topology
@@ -90,10 +90,26 @@ class NodeView:
         ids = sorted({*self.report.totals, *(zone.id for zone in self.topology.nodes)})
         self.zones = tuple(Zone(number, self.report, row, self.topology) for number in ids)
         rules = numa.Rules(topology=self.topology, policy=self.report.policy, cpu_manager_policy=self.manager.policy)
-        self.findings = tuple(_findings(rules, self.manager, by_note, self.containers, row.pods))
+        self.findings = tuple(self._findings(rules, by_note, row.pods))
         self.problems = tuple(map(str, problems))
         self.pods = tuple(sorted(pod.key for pod in row.pods))
         """`namespace/name` of those that are bound to the node and have not ended."""
+
+    def _findings(self, rules: numa.Rules, reserved: CPUSet, pods: Sequence[ClusterPod]) -> Iterator[Finding]:
+        """By the rules of the agent and the descheduler. A pod that has ended, that is being deleted, or that the API
+        server no longer has is not judged."""
+        placed: dict[str, list[ContainerPlacement]] = {}
+        for container in self.containers:
+            placed.setdefault(container.uid, []).append(container)
+        manager = self.manager
+        by_kubelet = "kubelet", manager.reserved_cpus, is_on(manager.options, STRICT_RESERVATION)
+        for pod in pods:
+            if not pod.ended and not pod.deleting:
+                is_system = pod.shape.pod.qos_class is QoSClass.SYSTEM
+                reserved_sets = (by_kubelet,) if is_system else (by_kubelet, ("koordinator", reserved, True))
+                policy = pod.shape.pod.annotations.get(keys.VOLCANO_NUMA_POLICY, "") if pod.started else ""
+                for wrong in rules.of_pod(placed.get(pod.uid, ()), asked_policy=policy, reservations=reserved_sets):
+                    yield Finding(pod.namespace, pod.name, wrong)
 
     @property
     def more(self) -> int:
@@ -130,28 +146,6 @@ def _scaled(nano: int | None, unit: int) -> int | None:
 
 def _part(total: int | None, free: int | None) -> float | None:
     return None if not total or free is None else min(1.0, max(0.0, 1 - free / total))
-
-
-def _findings(
-    rules: numa.Rules,
-    manager: CPUManagerPolicy,
-    reserved: CPUSet,
-    containers: Sequence[ContainerPlacement],
-    pods: Sequence[ClusterPod],
-) -> Iterator[Finding]:
-    """By the rules of the agent and the descheduler. A pod that has ended, that is being deleted, or that the API
-    server no longer has is not judged."""
-    placed: dict[str, list[ContainerPlacement]] = {}
-    for container in containers:
-        placed.setdefault(container.uid, []).append(container)
-    by_kubelet = "kubelet", manager.reserved_cpus, is_on(manager.options, STRICT_RESERVATION)
-    for pod in pods:
-        if not pod.ended and not pod.deleting:
-            is_system = pod.shape.pod.qos_class is QoSClass.SYSTEM
-            reserved_sets = (by_kubelet,) if is_system else (by_kubelet, ("koordinator", reserved, True))
-            policy = pod.shape.pod.annotations.get(keys.VOLCANO_NUMA_POLICY, "") if pod.started else ""
-            for wrong in rules.of_pod(placed.get(pod.uid, ()), asked_policy=policy, reservations=reserved_sets):
-                yield Finding(pod.namespace, pod.name, wrong)
 
 
 def misplaced_cpus(node: NodeView) -> CPUSet:
