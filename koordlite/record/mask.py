@@ -40,51 +40,43 @@ _SHORTEST = 3
 
 
 class Names(msgspec.Struct):
-    """Every name of a record, by kind."""
+    """Every name of a record, by kind; a name of several kinds is, inside other text, taken for one of the last."""
 
-    nodes: set[str] = msgspec.field(default_factory=set)
-    namespaces: set[str] = msgspec.field(default_factory=set)
-    pods: set[str] = msgspec.field(default_factory=set)
-    containers: set[str] = msgspec.field(default_factory=set)
-    applications: set[str] = msgspec.field(default_factory=set)
-    keys: set[str] = msgspec.field(default_factory=set)
-    values: set[str] = msgspec.field(default_factory=set)
+    value: set[str] = msgspec.field(default_factory=set)
+    """Values of labels and annotations, and their keys."""
+    key: set[str] = msgspec.field(default_factory=set)
+    app: set[str] = msgspec.field(default_factory=set)
+    container: set[str] = msgspec.field(default_factory=set)
+    pod: set[str] = msgspec.field(default_factory=set)
+    namespace: set[str] = msgspec.field(default_factory=set)
+    node: set[str] = msgspec.field(default_factory=set)
 
     def take_in(self, snapshot: Snapshot) -> None:
         """Add the names of a picture."""
         for pod in snapshot.pods:
-            self.namespaces.add(pod.namespace)
-            self.pods.add(pod.name)
-            self.containers.update(container.name for container in pod.containers)
+            self.namespace.add(pod.namespace)
+            self.pod.add(pod.name)
+            self.container.update(container.name for container in pod.containers)
             self._take_metadata(pod.labels, pod.annotations)
         if snapshot.node:
-            self.nodes.add(snapshot.node.name)
+            self.node.add(snapshot.node.name)
             self._take_metadata(snapshot.node.labels, snapshot.node.annotations)
-        self.applications.update(application.name for application in snapshot.slo.host_applications)
+        self.app.update(application.name for application in snapshot.slo.host_applications)
 
     def _take_metadata(self, *texts: Mapping[str, str]) -> None:
         for key, value in (pair for each in texts for pair in each.items()):
             domain = key.rpartition("/")[0]
             if not _OURS.search(domain):
-                self.values.add(value)
+                self.value.add(value)
                 if not _PUBLIC.search(domain):
-                    self.keys.add(key)
+                    self.key.add(key)
 
 
 class Mask:
     """Gives rounds with pseudonyms. Objects that did not change from one round to the next stay the same ones."""
 
     def __init__(self, names: Names) -> None:
-        kinds = (
-            ("value", names.values),
-            ("key", names.keys),
-            ("app", names.applications),
-            ("container", names.containers),
-            ("pod", names.pods),
-            ("namespace", names.namespaces),
-            ("node", names.nodes),
-        )
-        self._maps = {kind: _pseudonyms(kind, listed) for kind, listed in kinds}
+        self._maps = {kind: _pseudonyms(kind, listed) for kind, listed in structs.asdict(names).items()}
         self._by_name = {name: new for each in self._maps.values() for name, new in each.items()}
         longest = (name for name in self._by_name if len(name) >= _SHORTEST and name not in _vocabulary())
         words = "|".join(map(re.escape, sorted(longest, key=len, reverse=True)))

@@ -103,17 +103,16 @@ class Parser:
 
 def bodies(raw: bytes, at: int) -> Iterator[tuple[int, bytes]]:
     """End and contents of each frame from `at` on, up to the first that is cut off or wrong."""
-    while (body := body_at(raw, at)) is not None:
-        at += FRAME_HEAD_BYTES + len(body)
-        yield at, body
-
-
-def body_at(raw: bytes, at: int) -> bytes | None:
-    """Contents of the frame at `at`; None when there is no whole and right one."""
-    length = int.from_bytes(raw[at : at + _NUMBER_BYTES], "little")
-    body = raw[at + FRAME_HEAD_BYTES : at + FRAME_HEAD_BYTES + length]
-    sound = 0 < length <= LONGEST_FRAME and len(body) == length
-    return body if sound and raw[at + _NUMBER_BYTES : at + FRAME_HEAD_BYTES] == _number(zlib.crc32(body)) else None
+    while True:
+        length = int.from_bytes(raw[at : at + _NUMBER_BYTES], "little")
+        begin, end = at + FRAME_HEAD_BYTES, at + FRAME_HEAD_BYTES + length
+        body = raw[begin:end]
+        if not 0 < length <= LONGEST_FRAME or len(body) < length:
+            return
+        if raw[at + _NUMBER_BYTES : begin] != _number(zlib.crc32(body)):
+            return
+        yield end, body
+        at = end
 
 
 def check_start(raw: bytes, at: int, source: str) -> int:

@@ -107,7 +107,7 @@ def test_no_oenuma_puts_a_pod_in_two_places(items: list[dict[str, Any]] | None) 
 
 
 def test_masked_they_name_no_pod_and_say_the_same() -> None:
-    names = Names(nodes={"n1"}, namespaces={"shop"}, pods={"front"})
+    names = Names(node={"n1"}, namespace={"shop"}, pod={"front"})
     spec = {"effectiveflag": True, "targetPods": [{"namespace": "shop", "names": ["front secret"]}]}
     masked = Mask(names).value(
         [msgspec.convert({"spec": SPEC}, OenumaObject), msgspec.convert({"spec": spec}, WhitelistObject)]

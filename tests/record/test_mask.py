@@ -78,9 +78,9 @@ def test_the_same_name_has_the_same_pseudonym_everywhere(masked: Path) -> None:
 
 
 def test_pseudonyms_sort_as_the_names_do(named: list[RoundRecord]) -> None:
-    names = Names(pods={f"app-{number}" for number in range(12)} | {"zebra", "ant"})
+    names = Names(pod={f"app-{number}" for number in range(12)} | {"zebra", "ant"})
     mask = Mask(names)
-    ordered = sorted(names.pods)
+    ordered = sorted(names.pod)
     assert sorted(map(mask.text, ordered)) == [mask.text(name) for name in ordered]
 
 
