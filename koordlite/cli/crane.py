@@ -132,7 +132,7 @@ def of_folder(folder: Path, namespace: str, name: str) -> Scene:
     for place, content in manifest_files.contents_of_folder(folder):
         try:
             if content["kind"] == "Pod":
-                pods.append(msgspec.convert(content, objects.PodObject, strict=False))
+                pods.append(manifest_files.completed(msgspec.convert(content, objects.PodObject, strict=False)))
             elif content["kind"] == wire.KIND and content.get("apiVersion") == wire.API_VERSION:
                 topology = msgspec.convert(content, TopologyObject, strict=False)
                 topologies[topology.metadata.name] = topology

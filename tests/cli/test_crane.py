@@ -54,6 +54,12 @@ def assign(folder: Path, *objects: dict[str, Any], name: str = "ns/a") -> int:
     return cli.main(["crane", "assign", name, "--cluster", str(folder)])
 
 
+def test_a_manifest_without_a_namespace_is_in_default(tmp_path: Path) -> None:
+    bound = pod("a", "3")
+    del bound["metadata"]["namespace"]
+    assert assign(tmp_path, TOPOLOGY, bound, name="default/a") == 0
+
+
 def test_the_emptiest_numa_node_is_chosen_and_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = pod("b", "2", **{keys.CRANE_TOPOLOGY_RESULT: result(node1=6)})
     assert assign(tmp_path, TOPOLOGY, pod("a", "3"), other) == 0

@@ -165,7 +165,8 @@ def _object(path: Path, kind: str, document: Document, problems: list[Problem]) 
         version = str(document.content.get("apiVersion"))
         if kind in OPENEULER and not version.startswith(f"{affinity.GROUP}/"):
             return None
-        return _completed(msgspec.convert(document.content, shape)) if shape else None
+        obj = msgspec.convert(document.content, shape) if shape else None
+        return completed(obj) if isinstance(obj, objects.PodObject) else obj
     except msgspec.ValidationError as error:
         problems.append(_mismatch(path, kind, document, error))
     except InputError as error:
@@ -174,16 +175,14 @@ def _object(path: Path, kind: str, document: Document, problems: list[Problem]) 
     return None
 
 
-def _completed(obj: Object) -> Object:
+def completed(pod: objects.PodObject) -> objects.PodObject:
     """A pod as the cluster would hold it: with namespace, uid and phase, which people leave out."""
-    if not isinstance(obj, objects.PodObject):
-        return obj
-    meta = obj.metadata
+    meta = pod.metadata
     namespace = meta.namespace or "default"
     # The same uid for the same name, in the form the API server gives.
     stable = str(uuid.uuid5(uuid.NAMESPACE_URL, f"pod/{namespace}/{meta.name}"))
     meta = structs.replace(meta, namespace=namespace, uid=meta.uid or stable)
-    return structs.replace(obj, metadata=meta, status=structs.replace(obj.status, phase=obj.status.phase or "Running"))
+    return structs.replace(pod, metadata=meta, status=structs.replace(pod.status, phase=pod.status.phase or "Running"))
 
 
 def _mismatch(path: Path, kind: str, document: Document, error: Exception) -> Problem:
