@@ -19,7 +19,7 @@ import yaml
 from descheduler.snapshot import stream
 from descheduler.snapshot.pack import Packer
 from koordlite.model import keys
-from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem, noting
 from koordlite.model.reading import yaml_bounds
 from koordlite.model.wire import metrics, numatopology, volumes
 from koordlite.model.wire import objects as wire
@@ -140,11 +140,9 @@ def read(paths: Iterable[str]) -> Objects:
     """All objects in files and folders; InputError lists every file that cannot be read at all."""
     objects, broken = Objects(), list[Problem]()
     for path in _files(paths, broken):
-        try:
+        with noting(broken):
             for document in _documents(objects, path):
                 take(objects, document, str(path))
-        except InputError as error:
-            broken.extend(error.problems)
     if broken:
         raise InputError(broken)
     return objects

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -18,7 +17,7 @@ from descheduler.picture.templates import by_name
 from koordlite.formulas.allocatable import reservation
 from koordlite.model import cpuset, defaults, keys, node, nrt, times
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.errors import UNREADABLE, Problem, noting
 from koordlite.model.node import Reservation, SystemQoS
 from koordlite.model.nrt import ContainerPlacement, PodCPUAlloc
 from koordlite.model.pod.values import Pod
@@ -167,7 +166,6 @@ def _record(
     )
 
 
-T = TypeVar("T")
 Moves = tuple[list[PodView], list[PodView]]
 """Pods that left, and pods that came."""
 
@@ -181,8 +179,11 @@ class NodeState:
         self.problems = list(value.problems)
         """What cannot be read of it."""
         owner, notes = f"node/{value.name}", value.annotations
-        self._written = _read(lambda: node.parse_reservation(notes.get(keys.RESERVATION, ""), owner), self.problems)
-        by_node = _read(lambda: node.parse_system_qos(notes.get(keys.SYSTEM_QOS), owner), self.problems)
+        self._written, by_node = None, None
+        with noting(self.problems):
+            self._written = node.parse_reservation(notes.get(keys.RESERVATION, ""), owner)
+        with noting(self.problems):
+            by_node = node.parse_system_qos(notes.get(keys.SYSTEM_QOS), owner)
         self._system = reported.system_qos or by_node
         self.pods: list[PodView] = []
         """Its pods with what was promised to them, by namespace and name."""
@@ -240,15 +241,6 @@ def active(pods: Iterable[PodView]) -> list[PodView]:
 def ended(pods: Iterable[PodView]) -> list[PodView]:
     """The pods that have Succeeded or Failed."""
     return [one for one in pods if one.pod.finished]
-
-
-def _read(parse: Callable[[], T], problems: list[Problem]) -> T | None:
-    """Call `parse`; None, with its problems noted, when it refuses."""
-    try:
-        return parse()
-    except InputError as error:
-        problems.extend(error.problems)
-        return None
 
 
 class Report(NodeReport, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ from koordlite.kube.folder.manifests import ManifestCluster
 from koordlite.model import keys, printable, times
 from koordlite.model import node as nodes
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.errors import ConfigError, HardwareAbsent, InputError, KoordliteError, Problem
+from koordlite.model.errors import ConfigError, HardwareAbsent, InputError, KoordliteError, Problem, noting
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.slo import config as slo_config
 from koordlite.ports import Cluster, ClusterView, Files
@@ -49,11 +49,8 @@ def check_config(args: argparse.Namespace) -> int:
     profiles: list[str] = []
     off = config.off(config.default())
     if args.file:
-        try:
+        with noting(problems):
             settings = config.load(pathlib.Path(args.file))
-        except InputError as error:
-            problems += error.problems
-        else:
             warnings += [f"{pathlib.Path(args.file)}: {warning}" for warning in _without_effect(settings)]
             off = config.off(settings)
     if args.cluster:
@@ -123,17 +120,13 @@ def _check_cluster(folder: pathlib.Path, name: str | None, off: frozenset[str], 
     if node:
         problems += node.problems
         text = notes.get(keys.RESERVATION, "")
-        try:
+        with noting(problems):
             written = nodes.parse_reservation(text, owner)
             ignored = written.ignored if written else ()
             # Each name in it that means nothing.
             problems += (Problem(owner, keys.RESERVATION, text, why, "correct the annotation") for why in ignored)
-        except InputError as error:
-            problems += error.problems
-        try:
+        with noting(problems):
             nodes.parse_system_qos(notes.get(keys.SYSTEM_QOS), owner)
-        except InputError as error:
-            problems += error.problems
         node_notes.parse(notes, owner, last=node_notes.NodeNotes(), problems=problems)
     slo = slo_config.effective(view.config, labels=node.labels if node else {}, annotations=notes, node_owner=owner)
     problems += (*slo.problems, *slo_config.unused_problems(slo, node_owner=owner, off=off))

@@ -18,7 +18,7 @@ from koordlite.formulas.admission.colocation_profile import PriorityClassValue
 from koordlite.kube.folder import manifest_files
 from koordlite.model import colocation_profile, printable
 from koordlite.model.colocation_profile import Profile
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import InputError, Problem, mismatch, noting
 from koordlite.model.pod.qos import DEFAULT_PRIORITY
 from koordlite.model.wire import objects
 
@@ -78,11 +78,9 @@ def read(paths: Iterable[pathlib.Path]) -> Manifests:
     """Profiles, pods, namespaces and priority classes of these files; what is wrong with them is in `problems`."""
     inputs = Manifests()
     for path in paths:
-        try:
+        with noting(inputs.problems):
             for place, content in manifest_files.contents(path):
                 _take(place, content, inputs)
-        except InputError as error:
-            inputs.problems.extend(error.problems)
     return inputs
 
 
@@ -129,7 +127,7 @@ def _take(place: str, content: dict[str, Any], inputs: Manifests) -> None:
             priority_class = msgspec.convert(content, _PriorityClass)
             inputs.priority_classes[name] = PriorityClassValue(priority_class.value, priority_class.preemption_policy)
     except msgspec.ValidationError as error:
-        why, _, path = str(error).replace("`", "").partition(" - at $.")
+        path, why = mismatch(error)
         inputs.problems.append(Problem(owner, path or "$", "", why, "correct the manifest"))
     except InputError as error:
         inputs.problems.extend(error.problems)

@@ -16,7 +16,7 @@ from koordlite import commandline, config
 from koordlite.lab.simulation import reading, runner
 from koordlite.lab.simulation.reading import Play
 from koordlite.model import printable
-from koordlite.model.errors import ConfigError, InputError, Problem
+from koordlite.model.errors import ConfigError, Problem, noting
 from koordlite.report import simulation as reports
 from koordlite.report.html import simulation as simulation_html
 from koordlite.report.json.run_report import encode
@@ -59,10 +59,8 @@ def _plays(args: argparse.Namespace) -> list[Play]:
     plays: list[Play] = []
     problems: list[Problem] = []
     for name in args.scenario:
-        try:
+        with noting(problems):
             plays.append(_chosen(reading.load(pathlib.Path(name)), args))
-        except InputError as error:
-            problems += error.problems
     if problems:
         raise ConfigError(problems)
     option = "--compare" if args.compare else "--without"

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from koordlite.host import state_folder
-from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem, noting
 from koordlite.model.status import PAUSE_ANNOTATION, Pause, PauseSource, combined_pause
 
 NAME = "pause.json"
@@ -121,10 +121,8 @@ class Pauses:
         """The pause that holds at `wall`. `owner` is the Node, for messages; None: it is not known at present."""
         problems: list[Problem] = []
         before = self._command
-        try:
+        with noting(problems):
             self._command = read(self._folder) if self._folder else None
-        except InputError as error:
-            problems += error.problems
         if self._folder and (self._unacknowledged or self._command != before):
             try:
                 acknowledge(self._folder, self._command)
@@ -132,13 +130,11 @@ class Pauses:
             except OSError:
                 # Without room on the disk `koordlite pause` says that nobody has confirmed it.
                 self._unacknowledged = True
-        try:
+        with noting(problems):
             if annotations is not None:
                 text = annotations.get(PAUSE_ANNOTATION)
                 self._annotation = (
                     None if text is None else parse(text, owner=owner, field=PAUSE_ANNOTATION, by="annotation")
                 )
-        except InputError as error:
-            problems += error.problems
         self.problems = tuple(problems)
         return combined_pause(*(each for each in (self._command, self._annotation) if each and each.holds(wall)))

@@ -12,9 +12,10 @@ A refusal by the kernel stays an OSError, with the kernel's errno and, for resct
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from koordlite.model import printable
 from koordlite.model.place import Place
@@ -98,6 +99,15 @@ class InputError(KoordliteError):
     def __init__(self, problems: Problem | Iterable[Problem]) -> None:
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
+
+
+@contextlib.contextmanager
+def noting(problems: list[Problem]) -> Iterator[None]:
+    """Leave the block where an input is refused, with what is wrong with it in `problems`."""
+    try:
+        yield
+    except InputError as error:
+        problems.extend(error.problems)
 
 
 class ConfigError(InputError):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import TypeVar
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -14,7 +13,7 @@ from koordlite.host.kept_file import KeptFile
 from koordlite.model import cpuset, isolation, keys
 from koordlite.model import node as nodes
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import Problem, noting
 from koordlite.model.picture import node_notes
 from koordlite.model.picture.crane import CraneState
 from koordlite.model.picture.kubelet import Kubelet
@@ -33,8 +32,6 @@ from koordlite.numa.machine import Machine
 from koordlite.observe.crane_promises import Around, CranePromises
 from koordlite.ports import ClusterView
 from koordlite.unchanged import Unchanged
-
-T = TypeVar("T")
 
 
 class ClusterPicture(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,11 +190,10 @@ class Inputs:
         )
 
     def _read_annotations(self, notes: Mapping[str, str], owner: str, problems: list[Problem]) -> None:
-        reservation_text, system_text = notes.get(keys.RESERVATION, ""), notes.get(keys.SYSTEM_QOS)
-        self._reservation = _last_good(
-            lambda: nodes.parse_reservation(reservation_text, owner), self._reservation, problems
-        )
-        self._system_qos = _last_good(lambda: nodes.parse_system_qos(system_text, owner), self._system_qos, problems)
+        with noting(problems):
+            self._reservation = nodes.parse_reservation(notes.get(keys.RESERVATION, ""), owner)
+        with noting(problems):
+            self._system_qos = nodes.parse_system_qos(notes.get(keys.SYSTEM_QOS), owner)
         self._notes = node_notes.parse(notes, owner, last=self._notes, problems=problems)
 
     def _look_at_crane(
@@ -300,11 +296,3 @@ def _not_honoured(pod: Pod) -> Problem:
     place = f"keeps CPUs {status.cpuset}" if status.cpuset else "runs in its shared pool"
     do = f"let the scheduler assign CPUs; the pod {place}"
     return Problem(f"pod/{pod.key}", keys.RESOURCE_STATUS, str(status.refused)[:80], status.why, do)
-
-
-def _last_good(read: Callable[[], T], last: T, problems: list[Problem]) -> T:
-    try:
-        return read()
-    except InputError as error:
-        problems.extend(error.problems)
-        return last

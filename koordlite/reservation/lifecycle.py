@@ -12,7 +12,7 @@ import msgspec
 
 from koordlite.formulas.allocatable.reservation import written_resources
 from koordlite.model import duration, keys, times
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import InputError, Problem, noting
 from koordlite.model.node import parse_reservation
 from koordlite.model.pod.pod_reader import effective_requests
 from koordlite.model.quantity import Quantity, add_resources, parse_resources
@@ -101,10 +101,8 @@ def holding(reservation: ReservationObject) -> tuple[Holding, tuple[Problem, ...
         problems += error.problems
     except ValueError as error:
         problems.append(Problem(owner, "spec.owners", "", str(error), "fix the selector; until then no pod matches"))
-    try:
+    with noting(problems):
         reserved = written_resources(parse_reservation((notes or {}).get(keys.RESERVATION, ""), owner))
-    except InputError as error:
-        problems += error.problems
     own = Holding(
         name=reservation.metadata.name,
         uid=reservation.metadata.uid,

@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from koordlite.model import duration
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import InputError, Problem, noting
 
 LOOPBACK = "http://127.0.0.1:9318"
 MOST_SECONDS = 1.0
@@ -96,12 +96,10 @@ def _check(options: Options) -> None:
     if options.weight < 1:
         do = "write a positive number"
         problems.append(_wrong("--weight", str(options.weight), "prioritizeVerb needs a weight above 0", do))
-    try:
+    with noting(problems):
         if duration.of_option(options.http_timeout, "--http-timeout") > MOST_SECONDS:
             why = "a scheduler places no other pod while it waits for an extender that hangs"
             problems.append(_wrong("--http-timeout", options.http_timeout, why, f"write {MOST_SECONDS:g}s or less"))
-    except InputError as error:
-        problems.extend(error.problems)
     if not options.url.startswith(("http://", "https://")):
         do = "write it like http://127.0.0.1:9318"
         problems.append(_wrong("--url-prefix", options.url, "no http or https address", do))

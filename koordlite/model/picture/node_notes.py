@@ -6,13 +6,13 @@ Source: Koordinator `apis/extension`, node resource amplification, CPU normaliza
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
 from koordlite.model import keys
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import InputError, Problem, noting
 from koordlite.model.node import Node
 from koordlite.model.quantity import Quantity, add_resources
 from koordlite.model.reading import declared
@@ -45,23 +45,17 @@ class NodeNotes(msgspec.Struct, frozen=True):
 
 def parse(annotations: Mapping[str, str], owner: str, *, last: NodeNotes, problems: list[Problem]) -> NodeNotes:
     """The notes in `annotations` of object `owner`; one that cannot be read is reported and keeps its `last` value."""
-
-    def read(key: str, parse_text: Callable[[str, str], T], last_value: T) -> T:
-        try:
-            return parse_text(annotations.get(key, ""), owner)
-        except InputError as error:
-            problems.extend(error.problems)
-            return last_value
-
-    ratio = read(keys.CPU_NORMALIZATION_RATIO, parse_normalization, last.cpu_normalization)
+    third_party, raw_allocatable, ratio = last.third_party, last.raw_allocatable, last.cpu_normalization
+    with noting(problems):
+        third_party = parse_third_party(annotations.get(keys.THIRD_PARTY_ALLOCATIONS, ""), owner)
+    with noting(problems):
+        raw_allocatable = parse_raw_allocatable(annotations.get(keys.RAW_ALLOCATABLE, ""), owner)
+    with noting(problems):
+        ratio = parse_normalization(annotations.get(keys.CPU_NORMALIZATION_RATIO, ""), owner)
     previous = last.cpu_normalization
     if ratio is not None and previous is not None and abs(previous - ratio) < RATIO_STEP:
         ratio = previous
-    return NodeNotes(
-        third_party=read(keys.THIRD_PARTY_ALLOCATIONS, parse_third_party, last.third_party),
-        raw_allocatable=read(keys.RAW_ALLOCATABLE, parse_raw_allocatable, last.raw_allocatable),
-        cpu_normalization=ratio,
-    )
+    return NodeNotes(third_party, raw_allocatable, ratio)
 
 
 def parse_third_party(text: str, owner: str) -> Mapping[str, Quantity]:

@@ -14,7 +14,7 @@ import msgspec
 from koordlite.model import cpuset, defaults, keys, nrt
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.defaults import MOST_NUMA_NODES, NUMA_NODES
-from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem, noting
 from koordlite.model.node import Reservation, SystemQoS, parse_reservation, parse_system_qos
 from koordlite.model.nrt import CPUManagerPolicy, Placement, PodCPUAlloc
 from koordlite.model.quantity import Quantity
@@ -135,12 +135,10 @@ class Reader:
 
     def _note(self, key: str, parse: Callable[[str, str], T]) -> T | None:
         """The value of annotation `key`; None without one, or when it cannot be read."""
-        text = self._notes.get(key)
-        try:
-            return parse(text, self.owner) if text else None
-        except InputError as error:
-            self.problems.extend(error.problems)
-            return None
+        with noting(self.problems):
+            if text := self._notes.get(key):
+                return parse(text, self.owner)
+        return None
 
     def _decoded(self, key: str, shape: Any) -> Any:
         """Annotation `key` as `shape`. A list of CPUs in it that cannot be read costs only itself: it is empty."""
