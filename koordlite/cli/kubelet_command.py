@@ -27,27 +27,28 @@ from koordlite.report import kubelet_plan
 def kubelet(args: argparse.Namespace) -> int:
     """Print the plan. 1 when it refuses a pod."""
     settings = machines.settings(args)
+    state_file = settings.cluster.cpu_manager_state
     if args.sandbox:
         machine = machines.machine(args, settings)
         with contextlib.closing(machine):
-            planned = _plan(args, machine.host.files, machine.cluster)
+            planned = _plan(args, machine.host.files, machine.cluster, state_file)
     else:
         # Neither cgroups nor anything else of a running agent is needed.
         files = machines.files(args)
         cluster = machines.cluster(args, settings, files, RealClock())
         try:
-            planned = _plan(args, files, cluster)
+            planned = _plan(args, files, cluster, state_file)
         finally:
             if isinstance(cluster, KubeCluster):
                 cluster.stop()
-    text = kubelet_plan.text(planned).removesuffix("\n")
+    text = kubelet_plan.text(planned, state_file=state_file).removesuffix("\n")
     commandline.print_answer(args.output, "koordlite-kubelet-plan", {"plan": planned}, [text])
     return 1 if any(effect.outcome == "refused" for effect in planned.change.effects) else 0
 
 
-def _plan(args: argparse.Namespace, files: Files, cluster: Cluster) -> kubelet_plan.KubeletPlan:
+def _plan(args: argparse.Namespace, files: Files, cluster: Cluster, state_file: str) -> kubelet_plan.KubeletPlan:
     machines.need_node(args, cluster)
-    view, checkpoint = cluster.view(), _checkpoint(args, files)
+    view, checkpoint = cluster.view(), _checkpoint(args, files, state_file)
     present = view.kubelet
     if checkpoint and not present.cpu_manager_policy:
         present = msgspec.structs.replace(present, cpu_manager_policy=checkpoint.policy)
@@ -58,7 +59,7 @@ def _plan(args: argparse.Namespace, files: Files, cluster: Cluster) -> kubelet_p
         do = "kubelet would not start with this; choose other values"
         raise ConfigError(Problem("command line", "kubelet plan", args.policy or "", str(error), do)) from None
     name = view.node.metadata.name if view.node else socket.gethostname()
-    return kubelet_plan.plan(name, present, target, effects)
+    return kubelet_plan.plan(name, present, target, effects, state_file=state_file)
 
 
 def _target(args: argparse.Namespace, present: Kubelet) -> change.Configuration:
@@ -91,11 +92,11 @@ def _target(args: argparse.Namespace, present: Kubelet) -> change.Configuration:
     return change.Configuration(policy, reserved, options)
 
 
-def _checkpoint(args: argparse.Namespace, files: Files) -> change.Checkpoint | None:
+def _checkpoint(args: argparse.Namespace, files: Files, state_file: str) -> change.Checkpoint | None:
     """Contents of kubelet's file; None where that is not to be seen, and its policy has to tell."""
     recorded = pathlib.Path(args.recorded[0], "var_lib_kubelet", "cpu_manager_state") if args.recorded else None
     try:
-        raw = recorded.read_bytes() if recorded and recorded.exists() else files.read(kubelet_plan.STATE_FILE)
+        raw = recorded.read_bytes() if recorded and recorded.exists() else files.read(state_file)
     except FileNotFoundError:
         return None
     state = configz.parse_cpu_manager_state(raw)

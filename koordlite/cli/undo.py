@@ -119,7 +119,7 @@ def _exclusive(args: argparse.Namespace, settings: Settings, host: Host) -> Sequ
     manifests."""
     if args.cluster:
         return machines.cluster(args, settings, host.files, host.clock).view().kubelet.pod_cpus
-    path = f"{settings.cluster.kubelet_folder.rstrip('/')}/cpu_manager_state"
+    path = settings.cluster.cpu_manager_state
     try:
         state = configz.parse_cpu_manager_state(host.files.read(path))
     except FileNotFoundError:

@@ -62,6 +62,11 @@ class ClusterSettings:
     `numaAffinity` then follows; numaadj's is tcs. Empty: they are not read. Needs
     `manifests/components/pod-affinity`."""
 
+    @property
+    def cpu_manager_state(self) -> str:
+        """Checkpoint of kubelet's CPU manager."""
+        return f"{self.kubelet_folder.rstrip('/')}/cpu_manager_state"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PublishSettings:

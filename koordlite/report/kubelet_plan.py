@@ -12,7 +12,6 @@ from koordlite.numa.kubelet.change import Change, Configuration, Effect
 
 CONFIG_FILE = "/var/lib/kubelet/config.yaml"
 """Where kubeadm puts it; the --config of kubelet's command line says where it is."""
-STATE_FILE = "/var/lib/kubelet/cpu_manager_state"
 _ALPHA = ("align-by-socket", "distribute-cpus-across-cores")
 _BACKUP = ".before-koordlite-plan"
 
@@ -33,8 +32,8 @@ class KubeletPlan(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-def plan(node: str, kubelet: Kubelet, after: Configuration, change: Change) -> KubeletPlan:
-    """Add to a change what a person has to do for it."""
+def plan(node: str, kubelet: Kubelet, after: Configuration, change: Change, *, state_file: str) -> KubeletPlan:
+    """Add to a change what a person has to do for it. `state_file` is the CPU manager's checkpoint."""
     before = None
     if kubelet.cpu_manager_policy:
         static = kubelet.cpu_manager_policy == "static"
@@ -57,10 +56,10 @@ def plan(node: str, kubelet: Kubelet, after: Configuration, change: Change) -> K
     # After a drain nobody needs what the checkpoint says, and kubelet makes a new one.
     there = (
         f"cp -a {CONFIG_FILE} {CONFIG_FILE}{_BACKUP}",
-        f"mv {STATE_FILE} {STATE_FILE}{_BACKUP}",
+        f"mv {state_file} {state_file}{_BACKUP}",
         f"# set the lines above in {CONFIG_FILE}",
     )
-    back = f"cp -a {CONFIG_FILE}{_BACKUP} {CONFIG_FILE}", f"rm -f {STATE_FILE}"
+    back = f"cp -a {CONFIG_FILE}{_BACKUP} {CONFIG_FILE}", f"rm -f {state_file}"
     return KubeletPlan(
         node,
         before,
@@ -116,7 +115,7 @@ def _notes(kubelet: Kubelet, after: Configuration, effects: tuple[Effect, ...]) 
     yield "PodDisruptionBudgets are not looked at: kubectl drain keeps them, and waits"
 
 
-def text(plan: KubeletPlan) -> str:
+def text(plan: KubeletPlan, *, state_file: str) -> str:
     """The plan for people."""
     change = plan.change
     lines = [f"kubelet on {plan.node}: nothing is changed by this command", ""]
@@ -136,10 +135,10 @@ def text(plan: KubeletPlan) -> str:
     lines += [] if change.effects else ["  there is none"]
     lines += ["", "The state file:"]
     if change.obstacle:
-        lines.append(f"  {STATE_FILE} is in the way; with it kubelet does not start:")
+        lines.append(f"  {state_file} is in the way; with it kubelet does not start:")
         lines.append(f"  {change.obstacle}")
     else:
-        lines.append(f"  kubelet would take {STATE_FILE} over; after a drain it is not needed")
+        lines.append(f"  kubelet would take {state_file} over; after a drain it is not needed")
     lines += ["", "Drain order (least important first; kubectl drain itself keeps none):"]
     lines += [f"  {number}. {pod}" for number, pod in enumerate(change.drain, 1)] or ["  no pod leaves"]
     lines += ["", "Configuration:", *(f"  {line}" for line in plan.configuration.splitlines())]

@@ -54,6 +54,14 @@ def test_programs_read_the_same(ask: Ask, node: tuple[object, ...]) -> None:
     assert "rm -f /var/lib/kubelet/cpu_manager_state" in plan["way_back"]
 
 
+def test_the_state_file_is_in_the_folder_that_kubelet_has(ask: Ask, node: tuple[object, ...], tmp_path: Path) -> None:
+    config = tmp_path / "koordlite.yaml"
+    config.write_text("cluster: {kubeletFolder: /data/kubelet/}\n")
+    answer = ask("kubelet", "plan", *STATIC, *node, "--config", config)
+    assert "rm -f /data/kubelet/cpu_manager_state" in answer.out
+    assert "/var/lib/kubelet/cpu_manager_state" not in answer.out
+
+
 def test_a_refused_pod_is_the_exit_code(ask: Ask, node: tuple[object, ...]) -> None:
     answer = ask("kubelet", "plan", "--policy", "static", "--reserved-cpus", "0-2", *node)
     assert answer.code == 1
