@@ -216,11 +216,14 @@ def thin(attempt: Attempt, settings: JudgeSettings) -> None:
         attempt.load.keep({row.name for row in rows})
 
 
-class Matches(msgspec.Struct, frozen=True):
-    """Nodes on which a pod may take a reservation, or goes by other rules because of one."""
+class Question(msgspec.Struct, frozen=True):
+    """A pod and the nodes that are asked about, with those on which it may take a reservation, or goes by other rules
+    because of one."""
 
-    shape: PodShape
     cluster: Cluster
+    pod: ClusterPod
+    obj: objects.PodObject
+    names: Sequence[str]
     candidate: Candidate | None = None
     """None: the pod takes no reservation anywhere."""
     rows: Mapping[str, Row] = msgspec.field(default_factory=dict)
@@ -228,27 +231,29 @@ class Matches(msgspec.Struct, frozen=True):
     waits: bool = False
     """Room is going to be made for it on one of them, so that it goes nowhere else."""
 
-    def refusals(self, by_shape: Mapping[str, str], names: Sequence[str]) -> Mapping[str, str]:
+    def refusals(self, by_shape: Mapping[str, str]) -> Mapping[str, str]:
         """Refusals by node, starting from those of the pod's shape."""
         if not self.rows:
             return by_shape
         refused = {name: text for name, text in by_shape.items() if name not in self.rows}
         for name, row in self.rows.items():
-            text = self.cluster.faults.guarded(name, judge.refusal, self.shape, row, self.cluster.settings)
+            text = self.cluster.faults.guarded(name, judge.refusal, self.pod.shape, row, self.cluster.settings)
             if text := text or (judge.OCCUPIED if self.waits and judge.is_occupied(row) else ""):
                 refused[name] = text
         own = {name for name, row in self.rows.items() if row.reservations.taking}
-        if self.waits or any(name in own and name not in refused for name in names):
-            refused |= {name: judge.ELSEWHERE for name in names if name not in own and name not in refused}
+        if self.waits or any(name in own and name not in refused for name in self.names):
+            refused |= {name: judge.ELSEWHERE for name in self.names if name not in own and name not in refused}
         return refused
 
-    def scores(self, names: Sequence[str], by_shape: Sequence[int]) -> list[int]:
-        """Scores of `names`: those of the pod's shape, and its own on nodes with a reservation for it."""
-        own: dict[str, int] = {}
-        for name in self.rows.keys() & names:
-            points = self.cluster.faults.guarded(name, judge.points, self.shape, self.rows[name], self.cluster.settings)
+    def scores(self, by_shape: Sequence[int]) -> list[int]:
+        """Scores of the nodes: those of the pod's shape, and its own on nodes with a reservation for it."""
+        if not self.rows:
+            return list(by_shape)
+        own, cluster = dict[str, int](), self.cluster
+        for name in self.rows.keys() & self.names:
+            points = cluster.faults.guarded(name, judge.points, self.pod.shape, self.rows[name], cluster.settings)
             own[name] = points if isinstance(points, int) else 0
-        return [own.get(name, score) for name, score in zip(names, by_shape, strict=True)]
+        return [own.get(name, score) for name, score in zip(self.names, by_shape, strict=True)]
 
 
 class Extender:
@@ -300,8 +305,8 @@ class Extender:
                 # What was kept for the pod by an earlier attempt is not in its own way.
                 self.cluster.assumed.end(pod.uid, "attempted again", self.cluster.now())
             board = self.cluster.board(pod.shape)
-            matches = self._matches(pod, obj)
-            refusals = matches.refusals(board.refused, names)
+            question = self._question(pod, obj, names)
+            refusals = question.refusals(board.refused)
             passed = [name for name in names if name not in refusals]
             refused = {name: refusals[name] for name in names if name in refusals}
             with self.cluster.lock:
@@ -311,11 +316,11 @@ class Extender:
             busy = load.refusals(passed) if load is not None else {}
             if busy:
                 passed, refused = [name for name in passed if name not in busy], {**refused, **busy}
-            attempt = self._remember_attempt(pod, names, len(passed), refused, matches=matches, load=load)
+            attempt = self._remember_attempt(question, len(passed), refused, load)
             with self.cluster.lock:
                 before = self.refused_pods.pop(pod.uid, None)
                 if not passed:
-                    self._remember_refusal(pod, obj, board, names, matches, load=load, busy=busy, before=before)
+                    self._remember_refusal(question, board, load, frozenset(busy), before)
             if len(passed) == 1:
                 self._assume_for_now(pod, passed[0], attempt)
         return passed, refused
@@ -327,7 +332,7 @@ class Extender:
             with self.cluster.lock:
                 pod = self.cluster.shapes.pod(obj)
                 attempt = self.attempts.of_uid(pod.key, pod.uid)
-            scores = self._matches(pod, obj).scores(names, self.cluster.scores(pod.shape, names))
+            scores = self._question(pod, obj, names).scores(self.cluster.scores(pod.shape, names))
             if self.loads is not None:
                 load = (attempt.load if attempt is not None else None) or self.loads.judge(obj)
                 scores = [load.scored(name, score) for name, score in zip(names, scores, strict=True)]
@@ -354,17 +359,16 @@ class Extender:
                 return {}
             answer: dict[str, Victims] = {}
             offers: dict[str, Offer] = {}
-            matches = self._matches(pod, obj)
+            question = self._question(pod, obj, list(victims))
             load = self.loads.judge(obj) if self.loads is not None else None
             if self.attempts.of_uid(pod.key, pod.uid) is None:
                 # No node has enough in all, so the scheduler asked nothing before it looks for victims.
-                refused = dict.fromkeys(victims, SUMS)
-                self._remember_attempt(pod, list(victims), 0, refused, matches=matches, load=load)
+                self._remember_attempt(question, 0, dict.fromkeys(victims, SUMS), load)
             for name, candidates in victims.items():
                 # What was measured stays until the next measurement, whoever is evicted.
                 why = load.refusal(name) if load is not None else ""
                 try:
-                    offer = why or self._nominations.offer(pod, name, candidates, matches.rows.get(name))
+                    offer = why or self._nominations.offer(pod, name, candidates, question.rows.get(name))
                 except Exception as error:  # noqa: BLE001 - one node's fault costs that node
                     offer = self.cluster.faults.note(name, error)
                 if isinstance(offer, Offer):
@@ -430,35 +434,26 @@ class Extender:
                 cluster.scores(shape, list(cluster.rows))
 
     def _remember_refusal(
-        self,
-        pod: ClusterPod,
-        obj: objects.PodObject,
-        board: Board,
-        names: Sequence[str],
-        matches: Matches,
-        *,
-        load: LoadJudgement | None,
-        busy: Mapping[str, str],
-        before: RefusedPod | None,
+        self, of: Question, board: Board, load: LoadJudgement | None, busy: frozenset[str], before: RefusedPod | None
     ) -> None:
         """Remember what it depends on that no node may have the pod; `before`: its attempt before this one."""
-        cluster, node_names, elsewhere = self.cluster, None, ""
+        cluster, pod, names, node_names, elsewhere = self.cluster, of.pod, of.names, None, ""
         if len(names) < len(cluster.rows):
             node_names = frozenset(names)
             # Asked about the same nodes again, it left none out: no other will do for the pod.
             if len(names) >= FEWEST_NODES and (before is None or before.names != node_names):
                 others = cluster.rows.keys() - board.refused.keys() - node_names
                 elsewhere = min((name for name in others if not cluster.nodes[name].closed), default="")
-        since = self._waiting_since.get(pod.uid) if matches.waits else None
+        since = self._waiting_since.get(pod.uid) if of.waits else None
         self.refused_pods[pod.uid] = RefusedPod(
             pod,
             at=cluster.now(),
             version=board.version,
             names=before.names if before is not None and before.names == node_names else node_names,
-            reserved=frozenset(matches.rows),
-            candidate=matches.candidate or matching.candidate(obj, pod.requests),
+            reserved=frozenset(of.rows),
+            candidate=of.candidate or matching.candidate(of.obj, pod.requests),
             until=-math.inf if since is None else since + cluster.settings.hold_seconds,
-            busy=frozenset(busy),
+            busy=busy,
             load=load.pod if load is not None and busy else None,
             load_version=load.version if load is not None else 0,
             elsewhere=elsewhere,
@@ -494,13 +489,13 @@ class Extender:
                 self._undecided = None
                 self._decided.notify_all()
 
-    def _matches(self, pod: ClusterPod, obj: objects.PodObject) -> Matches:
-        """The nodes on which the pod may take a reservation. Annotations that cannot be read take none: the refusal
-        that says so is of its shape."""
+    def _question(self, pod: ClusterPod, obj: objects.PodObject, names: Sequence[str]) -> Question:
+        """The question with the nodes on which the pod may take a reservation. Annotations that cannot be read take
+        none: the refusal that says so is of its shape."""
         cluster, shape = self.cluster, pod.shape
         candidate = matching.candidate(obj, pod.requests) if cluster.reserved else None
         if candidate is None:
-            return Matches(shape, cluster)
+            return Question(cluster, pod, obj, names)
         own, waits = {}, False
         with cluster.lock:
             rows = [(node, cluster.row(node)) for node in cluster.reserved.nodes_for(candidate)]
@@ -515,7 +510,7 @@ class Extender:
             except Exception as error:  # noqa: BLE001 - one node's fault costs its reservations
                 cluster.faults.note(node, error)
         if not own:
-            return Matches(shape, cluster)
+            return Question(cluster, pod, obj, names)
         if waits:
             # Not for longer than a reservation is expected to be made free.
             now = cluster.now()
@@ -524,22 +519,15 @@ class Extender:
                 while len(self._waiting_since) > MOST_WAITING:
                     self._waiting_since.popitem(last=False)
             waits = now - since < cluster.settings.hold_seconds
-        return Matches(shape, cluster, candidate, _with_first(own), waits)
+        return Question(cluster, pod, obj, names, candidate, _with_first(own), waits)
 
     def _remember_attempt(
-        self,
-        pod: ClusterPod,
-        names: Sequence[str],
-        passed: int,
-        refused: dict[str, str],
-        *,
-        matches: Matches,
-        load: LoadJudgement | None,
+        self, of: Question, passed: int, refused: Mapping[str, str], load: LoadJudgement | None
     ) -> Attempt:
-        reasons = collections.Counter(refused.values())
+        pod, names, reasons = of.pod, of.names, collections.Counter(refused.values())
         with self.cluster.lock:
             self.refusals.update(reasons)
-            rows = {**self.cluster.rows, **matches.rows} if matches.rows else self.cluster.rows
+            rows = {**self.cluster.rows, **of.rows} if of.rows else self.cluster.rows
             unknown = [name for name in names if name not in rows]
             is_about_all = len(names) - len(unknown) == len(rows)
             attempt = Attempt(
@@ -551,7 +539,7 @@ class Extender:
                 unknown=unknown,
                 passed=passed,
                 reasons=dict(reasons),
-                candidate=matches.candidate,
+                candidate=of.candidate,
                 load=load,
             )
             self.attempts.put(attempt, self.cluster.settings)
@@ -586,7 +574,7 @@ class Extender:
             raise BindError(f'pods "{name}" is another pod now: uid {obj.metadata.uid}, not {uid}', is_certain=True)
         with self.cluster.lock:
             pod = self.cluster.shapes.pod(obj)
-            return pod, self._matches(pod, obj).candidate
+            return pod, self._question(pod, obj, ()).candidate
 
     def _assume(self, pod: ClusterPod, node: str, candidate: Candidate | None) -> Promise:
         """Count the pod on the node from now on, if it still fits: others may have come between."""
