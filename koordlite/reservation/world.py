@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -19,6 +20,7 @@ from koordlite.reservation.capacity import NodeCapacity
 from koordlite.reservation.pods import ClusterPod, Shapes, total_requests
 
 Amounts = Mapping[str, Quantity]
+_Index = collections.defaultdict[str, dict[str, ClusterPod]]
 _SYSTEM = ("koordinator-system", "kube-system")
 """Namespaces in which the label of Koordinator's own scheduler is believed: tenants write labels, too."""
 
@@ -52,12 +54,12 @@ class World:
         self._namespaces: dict[str, str] = {}
         """Where the placeholders of a Reservation are, by its uid."""
         self._uids: dict[str, str] = {}
-        self._on_node: dict[str, dict[str, ClusterPod]] = {}
-        self._placeholders: dict[str, dict[str, ClusterPod]] = {}
+        self._on_node: _Index = collections.defaultdict(dict)
+        self._placeholders: _Index = collections.defaultdict(dict)
         self._takers: dict[str, ClusterPod] = {}
         self._sums: dict[str, capacity.Whole] = {}
         self._nominated: dict[str, str] = {}
-        self._kept_room: dict[str, dict[str, ClusterPod]] = {}
+        self._kept_room: _Index = collections.defaultdict(dict)
         """Pods that are not bound, by the node on which a scheduler keeps room for them."""
         self._unbound: dict[str, ClusterPod] = {}
         self._coming: dict[str, HandOverText] = {}
@@ -110,8 +112,7 @@ class World:
     def put_pod(self, obj: PodObject) -> bool:
         """Take in a Pod that came or changed. True when that may matter to a Reservation."""
         pod = self._shapes.pod(obj)
-        takes = keys.RESERVATION_ALLOCATED in (obj.metadata.annotations or {})
-        if not pod.node or pod.stands_for or takes:
+        if not pod.node or pod.stands_for or keys.RESERVATION_ALLOCATED in (obj.metadata.annotations or {}):
             pod = msgspec.structs.replace(pod, obj=obj)
         mattered = self._matters(pod.uid)
         uid = self._uids.get(pod.key)
@@ -119,19 +120,9 @@ class World:
             self._drop(uid)
         self._drop(pod.uid)
         self.pods[pod.uid], self._uids[pod.key] = pod, pod.uid
-        if pod.stands_for:
-            self._placeholders.setdefault(pod.stands_for, {})[pod.uid] = pod
-            if not pod.node and pod.alive:
-                self._unbound[pod.uid] = pod
-        elif not pod.node and pod.alive:
-            self.waiting[pod.uid] = pod
-        if pod.nominated and not pod.node and pod.alive:
-            self._kept_room.setdefault(pod.nominated, {})[pod.uid] = pod
-        if pod.node and not pod.ended:
-            self._on_node.setdefault(pod.node, {})[pod.uid] = pod
-            self._sums.pop(pod.node, None)
-            if takes:
-                self._takers[pod.uid] = pod
+        self._sums.pop(pod.node, None)
+        for index in self._indexes(pod):
+            index[pod.uid] = pod
         labels = obj.metadata.labels or {}
         if (
             labels.get("koord-app") == "koord-scheduler"
@@ -230,20 +221,26 @@ class World:
         self.koord_schedulers.pop(uid, None)
         if pod is None:
             return
-        self.waiting.pop(uid, None)
-        self._unbound.pop(uid, None)
-        self._takers.pop(uid, None)
+        self._sums.pop(pod.node, None)
+        for index in self._indexes(pod):
+            del index[uid]
+        for of_key, key in (
+            (self._placeholders, pod.stands_for),
+            (self._kept_room, pod.nominated),
+            (self._on_node, pod.node),
+        ):
+            if not of_key[key]:
+                del of_key[key]
+
+    def _indexes(self, pod: ClusterPod) -> Iterator[dict[str, ClusterPod]]:
+        """The indexes that the pod is in."""
         if pod.stands_for:
-            _discard(self._placeholders, pod.stands_for, uid)
-        if pod.nominated:
-            _discard(self._kept_room, pod.nominated, uid)
-        if pod.node:
-            _discard(self._on_node, pod.node, uid)
-            self._sums.pop(pod.node, None)
-
-
-def _discard(index: dict[str, dict[str, ClusterPod]], key: str, uid: str) -> None:
-    of_key = index.get(key, {})
-    of_key.pop(uid, None)
-    if not of_key:
-        index.pop(key, None)
+            yield self._placeholders[pod.stands_for]
+        if not pod.node and pod.alive:
+            yield self._unbound if pod.stands_for else self.waiting
+            if pod.nominated:
+                yield self._kept_room[pod.nominated]
+        if pod.node and not pod.ended:
+            yield self._on_node[pod.node]
+            if pod.obj is not None and keys.RESERVATION_ALLOCATED in (pod.obj.metadata.annotations or {}):
+                yield self._takers

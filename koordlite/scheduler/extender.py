@@ -171,7 +171,16 @@ class Attempts:
         self._whole.pop(attempt.pod, None)
         self._whole[attempt.pod] = None
         self._rows += len(attempt.rows)
-        self._bound(settings)
+        while len(self._attempts) > MOST_PODS:
+            name, oldest = self._attempts.popitem(last=False)
+            self._whole.pop(name, None)
+            self._rows -= len(oldest.rows)
+        while self._rows > MOST_ROWS and self._whole:
+            name = next(iter(self._whole))
+            del self._whole[name]
+            self._rows -= len(self._attempts[name].rows)
+            thin(self._attempts[name], settings)
+            self._rows += len(self._attempts[name].rows)
 
     def get(self, pod: str) -> Attempt | None:
         """The latest attempt of the pod `namespace/name`."""
@@ -184,18 +193,6 @@ class Attempts:
 
     def __len__(self) -> int:
         return len(self._attempts)
-
-    def _bound(self, settings: JudgeSettings) -> None:
-        while len(self._attempts) > MOST_PODS:
-            name, oldest = self._attempts.popitem(last=False)
-            self._whole.pop(name, None)
-            self._rows -= len(oldest.rows)
-        while self._rows > MOST_ROWS and self._whole:
-            name = next(iter(self._whole))
-            del self._whole[name]
-            self._rows -= len(self._attempts[name].rows)
-            thin(self._attempts[name], settings)
-            self._rows += len(self._attempts[name].rows)
 
 
 def thin(attempt: Attempt, settings: JudgeSettings) -> None:
