@@ -1,12 +1,15 @@
-"""Emulated nodes."""
+"""Emulated nodes, one of them with resctrl."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from emulated import Emulated
+from emulated import BOOT, Emulated
+from resctrlnode import Node
+
+from koordlite.host.journal.journal import Journal
 
 Make = Callable[..., Emulated]
 
@@ -25,3 +28,15 @@ def emulate(tmp_path: Path) -> Make:
         return node
 
     return make
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Node]:
+    """A node with these fields of the machine changed."""
+    return lambda **machine: Node(tmp_path, **machine)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with Journal.open(tmp_path / "state", boot_id=BOOT) as held:
+        yield held

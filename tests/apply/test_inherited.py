@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from emulated import Emulated
+
+from koordlite.agent import Agent
 
 
 def sets_below_besteffort(node: Emulated) -> dict[str, str]:
@@ -16,18 +20,32 @@ def sets_below_besteffort(node: Emulated) -> dict[str, str]:
     return {path: files.read(path).decode().strip() for path in paths if path.endswith("/cpuset.cpus")}
 
 
-@pytest.mark.parametrize("ticks_after_birth", [0, 1, 3], ids=lambda count: f"seen for {count} ticks")
-def test_a_pod_born_under_a_narrow_set_gets_the_whole_machine_back(tmp_path: Path, ticks_after_birth: int) -> None:
-    node = Emulated("small", tmp_path)
-    node.pod("web", "LS", "2500m", request="1")
+@contextlib.contextmanager
+def at_work(folder: Path, use: str, **slo: int) -> Iterator[tuple[Emulated, Agent]]:
+    """A node with a service that uses so much and a best-effort pod, after four ticks."""
+    node = Emulated("small", folder)
+    node.pod("web", "LS", use, request="1")
     node.pod("batch", "BE", "greedy")
+    if slo:
+        node.slo(**slo)
     with node.journal() as journal:
         agent = node.agent(journal)
         node.ticks(agent, 4)
+        yield node, agent
+
+
+def born(node: Emulated) -> None:
+    """Another best-effort pod begins."""
+    node.pod("late", "BE", "greedy")
+    node.sandbox.advance(1.0)
+    node.cluster.view()
+
+
+@pytest.mark.parametrize("ticks_after_birth", [0, 1, 3], ids=lambda count: f"seen for {count} ticks")
+def test_a_pod_born_under_a_narrow_set_gets_the_whole_machine_back(tmp_path: Path, ticks_after_birth: int) -> None:
+    with at_work(tmp_path, "2500m") as (node, agent):
         assert node.best_effort_cpus() != "0-3"
-        node.pod("late", "BE", "greedy")
-        node.sandbox.advance(1.0)
-        node.cluster.view()
+        born(node)
         node.ticks(agent, ticks_after_birth)
         assert len(set(sets_below_besteffort(node).values())) == 1, "the late pod should have copied the narrow set"
         agent.put_back()
@@ -35,15 +53,8 @@ def test_a_pod_born_under_a_narrow_set_gets_the_whole_machine_back(tmp_path: Pat
 
 
 def test_a_set_that_differs_from_ours_is_left_as_it_is(tmp_path: Path) -> None:
-    node = Emulated("small", tmp_path)
-    node.pod("web", "LS", "2500m", request="1")
-    node.pod("batch", "BE", "greedy")
-    with node.journal() as journal:
-        agent = node.agent(journal)
-        node.ticks(agent, 4)
-        node.pod("late", "BE", "greedy")
-        node.sandbox.advance(1.0)
-        node.cluster.view()
+    with at_work(tmp_path, "2500m") as (node, agent):
+        born(node)
         own = next(path for path in sets_below_besteffort(node) if "uid-late" in path and path.count("/") > 8)
         narrower = node.best_effort_cpus()[0]
         node.sandbox.files.write(own, narrower.encode())
@@ -52,17 +63,10 @@ def test_a_set_that_differs_from_ours_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_pod_whose_first_tick_moves_the_set_gets_the_whole_machine_back(tmp_path: Path) -> None:
-    node = Emulated("small", tmp_path)
-    node.pod("web", "LS", "500m", request="1")
-    node.pod("batch", "BE", "greedy")
-    with node.journal() as journal:
-        agent = node.agent(journal)
-        node.ticks(agent, 4)
+    with at_work(tmp_path, "500m") as (node, agent):
         narrow = node.best_effort_cpus()
-        node.pod("late", "BE", "greedy")
         node.slo(percent=30)
-        node.sandbox.advance(1.0)
-        node.cluster.view()
+        born(node)
         node.ticks(agent, 1)
         moved = {cpus for path, cpus in sets_below_besteffort(node).items() if "uid-late" in path}
         assert len(moved) == 1 and narrow not in moved, "the tick that saw the pod first should have moved it"
@@ -71,18 +75,10 @@ def test_a_pod_whose_first_tick_moves_the_set_gets_the_whole_machine_back(tmp_pa
 
 
 def test_a_pod_that_could_not_be_read_while_the_set_moved_on_gets_the_whole_machine_back(tmp_path: Path) -> None:
-    node = Emulated("small", tmp_path)
-    node.pod("web", "LS", "500m", request="1")
-    node.pod("batch", "BE", "greedy")
-    node.slo(percent=30)
-    with node.journal() as journal:
-        agent = node.agent(journal)
-        node.ticks(agent, 4)
+    with at_work(tmp_path, "500m", percent=30) as (node, agent):
         narrow = node.best_effort_cpus()
-        node.pod("late", "BE", "greedy")
         node.slo(percent=90)
-        node.sandbox.advance(1.0)
-        node.cluster.view()
+        born(node)
         node.sandbox.files.trouble = lambda verb, path: (
             errno.EIO if verb == "read" and path.endswith("uid-late/cpuset.cpus") else None
         )
@@ -98,16 +94,9 @@ def test_a_pod_that_could_not_be_read_while_the_set_moved_on_gets_the_whole_mach
 
 
 def test_containers_that_keep_a_copied_set_while_their_pod_goes_on_get_the_whole_machine_back(tmp_path: Path) -> None:
-    node = Emulated("small", tmp_path)
-    node.pod("web", "LS", "2500m", request="1")
-    node.pod("batch", "BE", "greedy")
-    with node.journal() as journal:
-        agent = node.agent(journal)
-        node.ticks(agent, 4)
+    with at_work(tmp_path, "2500m") as (node, agent):
         narrow = node.best_effort_cpus()
-        node.pod("late", "BE", "greedy")
-        node.sandbox.advance(1.0)
-        node.cluster.view()
+        born(node)
         kubelet = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
         text = json.dumps({**kubelet, "cpuManagerPolicy": "static", "reservedSystemCPUs": "0"})
         (node.folder / "kubelet.json").write_text(text)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-from emulated import BOOT
 from hooked_files import HookedFiles, refusing
 from resctrlnode import ROOT, EmulatedMounts, Node
 
@@ -16,19 +14,6 @@ from koordlite.apply.kinds import resctrl as resctrl_kinds
 from koordlite.changes.resctrl import ThreadEntry
 from koordlite.host import bundle, procfs
 from koordlite.host.journal.journal import Journal
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Callable[..., Node]:
-    """A node with these fields of the machine changed."""
-    return lambda **machine: Node(tmp_path, **machine)
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    with Journal.open(tmp_path / "state", boot_id=BOOT) as held:
-        yield held
-
 
 # ── mounting ──
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from emulated import BOOT
 from hooked_files import HookedFiles
 from resctrlnode import ROOT, EmulatedMounts, Node
 
@@ -19,18 +17,6 @@ from koordlite.lab.resctrl.filesystem import EmulatedResctrl
 OWN = "koordlet-uid-crunch"
 HALF_CACHE = {"llc": {"schemata": {"range": [0, 50]}}}
 SOME_BANDWIDTH = {"mb": {"schemata": {"percent": 40}}}
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Callable[..., Node]:
-    """A node with these fields of the machine changed."""
-    return lambda **machine: Node(tmp_path, **machine)
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    with Journal.open(tmp_path / "state", boot_id=BOOT) as held:
-        yield held
 
 
 def emulation(node: Node) -> EmulatedResctrl:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import signal
@@ -71,10 +72,10 @@ def own_process() -> Callable[..., Answer]:
     return start
 
 
-@pytest.fixture
-def running(manifests: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """An agent that runs at the pace of life, and its address."""
-    words = ["run", "--sandbox", "small", "--cluster", str(manifests), "--mode", "enforce", "--speed", "10"]
+@contextlib.contextmanager
+def running_agent(folder: Path, speed: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """An agent on the small machine and the cluster of a folder, so many times faster than life, and its address."""
+    words = ["run", "--sandbox", "small", "--cluster", str(folder), "--mode", "enforce", "--speed", str(speed)]
     command = [sys.executable, "-m", "koordlite", *words, "--port", "0", "--quiet"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         assert process.stderr is not None
@@ -85,3 +86,10 @@ def running(manifests: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
         yield process, found[0]
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
+
+
+@pytest.fixture
+def running(manifests: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """An agent, and its address."""
+    with running_agent(manifests, speed=10) as found:
+        yield found

@@ -18,12 +18,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from emulated import Emulated
 
-Answer = Any
+from tests.cli.conftest import Answer, running_agent
+
 COLOUR = re.compile(r"\x1b\[(?:[0-9;]*;)?(?:[34][0-8]|9[0-7]|10[0-7])(?:;[0-9;]*)?m")
 """A colour other than the terminal's own, which is 39 and 49."""
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?25h\x1b[?1049l"
@@ -41,18 +41,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     node.node(reservation='{"reservedCPUs":"0"}')
     node.pod("web", "LS", "1")
     node.pod("crunch", "BE", "greedy")
-    words = ["run", "--sandbox", "small", "--cluster", str(node.folder), "--mode", "enforce", "--speed", "4"]
-    command = [sys.executable, "-m", "koordlite", *words, "--port", "0", "--quiet"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
-        assert process.stderr is not None
-        found = None
-        while found is None and (line := process.stderr.readline()):
-            found = re.search(r"http://[0-9.:]+", line)
-        assert found, "the agent never said where it listens"
-        wait_for(f"{found[0]}/readyz")
-        wait_for(f"{found[0]}/explain/file/besteffort/cpuset.cpus", "last write at")
-        yield found[0]
-        process.send_signal(signal.SIGTERM)
+    with running_agent(node.folder, speed=4) as (_, address):
+        wait_for(f"{address}/readyz")
+        wait_for(f"{address}/explain/file/besteffort/cpuset.cpus", "last write at")
+        yield address
 
 
 def wait_for(address: str, words: str = "") -> None:

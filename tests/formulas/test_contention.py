@@ -12,6 +12,7 @@ from koordlite.formulas.cpu import contention
 from koordlite.formulas.cpu.contention import Guidance, Guided, Service
 
 FLOOR, CEILING = 4000, 31_360
+HALF_WAY = (CEILING + FLOOR) // 2
 
 
 def guided(*services: Service, guidance: Guidance | None = None, **given: Any) -> Guided:
@@ -19,6 +20,15 @@ def guided(*services: Service, guidance: Guidance | None = None, **given: Any) -
     present = given.pop("present_milli", CEILING)
     facts = {"time": 1000.0, "floor_milli": FLOOR, "capacity_milli": 32_000, "used_milli": present}
     return contention.guided(services, guidance or Guidance(), present_milli=present, **{**facts, **given})
+
+
+def learned(learned_at: float = 900, cut_at: float | None = None, **own: float) -> Guidance:
+    """What services wait by themselves, by name."""
+    return Guidance(own=own, learned_at=learned_at, cut_at=cut_at)
+
+
+def cut(at: float) -> Guidance:
+    return learned(cut_at=at, web=0.5)
 
 
 def web(share: float, since: float = 995.0) -> Service:
@@ -33,7 +43,7 @@ def web(share: float, since: float = 995.0) -> Service:
         pytest.param((web(0.2),), Guidance(), CEILING, FLOOR, "learning", id="25 % slower: whose fault is it?"),
         pytest.param(
             (web(0.52),),
-            Guidance(own={"web": 0.5}, learned_at=900),
+            learned(web=0.5),
             CEILING,
             CEILING,
             "calm",
@@ -41,47 +51,21 @@ def web(share: float, since: float = 995.0) -> Service:
         ),
         pytest.param(
             (web(0.6),),
-            Guidance(own={"web": 0.5}, learned_at=900),
+            learned(web=0.5),
             CEILING,
-            (CEILING + FLOOR) // 2,
+            HALF_WAY,
             "caused",
             id="0.5 / 0.4 − 1 = 25 % slower: half the way down",
         ),
         pytest.param(
-            (web(0.6),),
-            Guidance(own={"web": 0.5}, learned_at=900, cut_at=996),
-            9000,
-            9000,
-            "caused",
-            id="what was seen from before the last cut takes nothing away",
+            (web(0.6),), cut(996), 9000, 9000, "caused", id="what was seen from before the last cut takes nothing away"
         ),
+        pytest.param((web(0.6),), cut(990), 5000, FLOOR, "caused", id="near the formula's limit it is the formula's"),
+        pytest.param((web(0.5),), cut(990), 5000, 5640, "calm", id="after a cut 2 % of the node a round: 5 + 0.64"),
+        pytest.param((web(0.5),), cut(930), 5000, CEILING, "calm", id="a minute after the last cut as far as it goes"),
         pytest.param(
             (web(0.6),),
-            Guidance(own={"web": 0.5}, learned_at=900, cut_at=990),
-            5000,
-            FLOOR,
-            "caused",
-            id="near the formula's limit it is the formula's",
-        ),
-        pytest.param(
-            (web(0.5),),
-            Guidance(own={"web": 0.5}, learned_at=900, cut_at=990),
-            5000,
-            5640,
-            "calm",
-            id="after a cut 2 % of the node a round: 5 + 0.64",
-        ),
-        pytest.param(
-            (web(0.5),),
-            Guidance(own={"web": 0.5}, learned_at=900, cut_at=930),
-            5000,
-            CEILING,
-            "calm",
-            id="a minute after the last cut as far as it goes",
-        ),
-        pytest.param(
-            (web(0.6),),
-            Guidance(own={"web": 0.5}, learned_at=300),
+            learned(300, web=0.5),
             CEILING,
             FLOOR,
             "learning",
@@ -89,15 +73,15 @@ def web(share: float, since: float = 995.0) -> Service:
         ),
         pytest.param(
             (web(0.1), Service("db", 0.3, 995, 0.1)),
-            Guidance(own={"web": 0.1, "db": 0.1}, learned_at=900),
+            learned(web=0.1, db=0.1),
             CEILING,
-            (CEILING + FLOOR) // 2,
+            HALF_WAY,
             "caused",
             id="the service that is delayed most decides",
         ),
         pytest.param(
             (Service("small", 0.9, 995, 0.1, part=0.05),),
-            Guidance(own={"small": 0.8}, learned_at=900),
+            learned(small=0.8),
             CEILING,
             CEILING,
             "calm",
@@ -105,15 +89,15 @@ def web(share: float, since: float = 995.0) -> Service:
         ),
         pytest.param(
             (Service("small", 0.9, 995, 0.1, part=0.05), Service("web", 0.6, 995, 0.1, part=0.5)),
-            Guidance(own={"small": 0.8, "web": 0.5}, learned_at=900),
+            learned(small=0.8, web=0.5),
             CEILING,
-            (CEILING + FLOOR) // 2,
+            HALF_WAY,
             "caused",
             id="25 % slower × 50 % counts for more than 100 % × 5 %",
         ),
         pytest.param(
             (Service("web", 0.6, 995, 0.1, part=0.0),),
-            Guidance(own={"web": 0.5}, learned_at=900, cut_at=996),
+            cut(996),
             9000,
             9000,
             "caused",
@@ -168,7 +152,7 @@ def test_while_best_effort_uses_little_nothing_has_to_be_tried_out() -> None:
 
 
 def test_each_service_is_measured_by_what_it_tolerates() -> None:
-    known = Guidance(own={"web": 0.0, "db": 0.0}, learned_at=900)
+    known = learned(web=0.0, db=0.0)
     strict, easy = Service("web", 0.08, 995, 0.05), Service("db", 0.3, 995, 1.0)
     cut = guided(strict, easy, guidance=known)
     assert (cut.verdict, cut.worst, cut.limit_milli) == ("caused", strict, (CEILING + FLOOR) // 2)
@@ -177,7 +161,7 @@ def test_each_service_is_measured_by_what_it_tolerates() -> None:
 
 
 def test_a_service_that_ended_is_forgotten() -> None:
-    gone = guided(web(0.1), guidance=Guidance(own={"web": 0.1, "db": 0.5}, learned_at=900))
+    gone = guided(web(0.1), guidance=learned(web=0.1, db=0.5))
     assert dict(gone.guidance.own) == {"web": 0.1}
 
 
