@@ -12,18 +12,10 @@ from descheduler.report import html
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.nrt import ContainerPlacement
 from koordlite.report.html.page import FILTER_SCRIPT
-from tests.descheduler.conftest import Cluster
+from tests.descheduler.conftest import RESTARTS, Cluster
 
 pytestmark = pytest.mark.xdist_group("browser")
-POLICY = """
-apiVersion: descheduler/v1alpha2
-kind: DeschedulerPolicy
-profiles:
-  - name: p
-    pluginConfig:
-      - {name: RemovePodsHavingTooManyRestarts, args: {podRestartThreshold: 5}}
-    plugins: {deschedule: {enabled: [ReservedCPUs, RemovePodsHavingTooManyRestarts]}}
-"""
+POLICY = RESTARTS.replace("enabled: [", "enabled: [ReservedCPUs, ")
 SHOWN = "[...document.querySelectorAll('#evict [data-item]')].filter(each => !each.hidden).length"
 SAID = "document.querySelector('#evict [role=status]').textContent"
 
@@ -50,9 +42,7 @@ def made(more: str = "") -> Cluster:
     cluster.pinned("db-0", first, "0-3", owner="db")
     for number in range(11):
         node = second if number % 2 else first
-        pod = cluster.pod(f"checkout{more}-{number:05}", node, cpu="1", owner=f"rs-{number}")
-        state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
-        pod["status"]["containerStatuses"] = [state]
+        cluster.pod(f"checkout{more}-{number:05}", node, cpu="1", owner=f"rs-{number}", restarts=50)
     return cluster
 
 

@@ -20,6 +20,17 @@ from koordlite.model.cpuset import CPUSet
 NOW = "2026-01-01T12:00:00Z"
 Object = dict[str, Any]
 
+RESTARTS = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+profiles:
+  - name: p
+    pluginConfig:
+      - {name: RemovePodsHavingTooManyRestarts, args: {podRestartThreshold: 5}}
+    plugins: {deschedule: {enabled: [RemovePodsHavingTooManyRestarts]}}
+"""
+"""A policy that evicts pods which restart more than five times."""
+
 
 class Cluster:
     """Objects of a cluster; each method returns the object, so that a test may change it further."""
@@ -82,7 +93,9 @@ class Cluster:
         annotations: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         started: str = "2026-01-01T08:00:00Z",
+        restarts: int | None = None,
     ) -> Object:
+        """A running pod; `restarts` of its container, where its state is to be there."""
         kind, _, owner_name = owner.rpartition("/")
         owners = [{"kind": kind or "ReplicaSet", "name": owner_name, "uid": f"uid-{owner_name}", "controller": True}]
         meta = {
@@ -97,7 +110,9 @@ class Cluster:
         amounts = {"cpu": cpu, "memory": memory}
         main = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
         spec = {"nodeName": node, "containers": [main]}
-        status = {"phase": "Running", "startTime": started}
+        status: Object = {"phase": "Running", "startTime": started}
+        if restarts is not None:
+            status["containerStatuses"] = [{"name": "main", "restartCount": restarts, "state": {"running": {}}}]
         return self.add({"kind": "Pod", "metadata": meta, "spec": spec, "status": status})
 
     def pinned(self, name: str, node: str, cpus: str, *, single: bool = False, **more: Any) -> Object:

@@ -114,8 +114,7 @@ def test_explain_lists_what_each_node_answers_and_the_report_counts_it(
 ) -> None:
     for name, cpu in (("a", "8"), ("b", "1"), ("c", "1"), ("d", "1"), ("e", "1")):
         cluster.node(name, cpu=cpu)
-    state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
-    cluster.pod("big", "a", owner="app", cpu="4")["status"]["containerStatuses"] = [state]
+    cluster.pod("big", "a", cpu="4", restarts=50)
     policy, path = tmp_path / "policy.yaml", tmp_path / "c.json"
     restarts = "{name: RemovePodsHavingTooManyRestarts, args: {podRestartThreshold: 5}}"
     args = f"pluginConfig: [{{name: DefaultEvictor, args: {{nodeFit: true}}}}, {restarts}]"

@@ -22,17 +22,7 @@ from apiserver import ApiServer
 from realnode.waiting import until
 
 from descheduler import cli
-
-POLICY = """
-apiVersion: descheduler/v1alpha2
-kind: DeschedulerPolicy
-profiles:
-  - name: p
-    plugins: {deschedule: {enabled: [RemovePodsHavingTooManyRestarts]}}
-    pluginConfig:
-      - name: RemovePodsHavingTooManyRestarts
-        args: {podRestartThreshold: 5}
-"""
+from tests.descheduler.conftest import RESTARTS as POLICY
 
 
 @pytest.fixture
@@ -52,8 +42,7 @@ def test_one_cycle_from_files_logs_every_decision_and_writes_the_report(
 ) -> None:
     cluster.node("a")
     cluster.node("b")
-    state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
-    cluster.pod("restless", "a")["status"]["containerStatuses"] = [state]
+    cluster.pod("restless", "a", restarts=50)
     snapshot = tmp_path / "cluster.json"
     snapshot.write_text(cluster.json)
     done = run(

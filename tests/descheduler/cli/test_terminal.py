@@ -13,16 +13,8 @@ from typing import Any
 import pytest
 
 from descheduler import cli
+from tests.descheduler.conftest import RESTARTS as POLICY
 
-POLICY = """
-apiVersion: descheduler/v1alpha2
-kind: DeschedulerPolicy
-profiles:
-  - name: p
-    pluginConfig:
-      - {name: RemovePodsHavingTooManyRestarts, args: {podRestartThreshold: 5}}
-    plugins: {deschedule: {enabled: [RemovePodsHavingTooManyRestarts]}}
-"""
 ANSWER = "answer    50 pods with findings: 30 to evict, 20 kept"
 LONG = "node-with-a-name-of-more-than-thirty-six-letters"
 
@@ -33,9 +25,8 @@ def words(cluster: Any, tmp_path: pathlib.Path) -> list[str]:
     cluster.node(LONG)
     cluster.node("b")
     for number in range(50):
-        state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
         owner = f"o{number}" if number < 30 else ""
-        cluster.pod(f"p{number}", LONG, owner=owner, cpu="1m", memory="1Mi")["status"]["containerStatuses"] = [state]
+        cluster.pod(f"p{number}", LONG, owner=owner, cpu="1m", memory="1Mi", restarts=50)
     picture, policy = tmp_path / "c.json", tmp_path / "policy.yaml"
     picture.write_text(cluster.json, encoding="utf-8")
     policy.write_text(POLICY, encoding="utf-8")

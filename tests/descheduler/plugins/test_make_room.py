@@ -114,8 +114,7 @@ def test_two_pods_of_one_owner_do_not_go_within_its_pause(crowded: Cluster) -> N
 def test_a_plugin_before_it_that_takes_a_place_is_counted(crowded: Cluster) -> None:
     """RemovePodsHavingTooManyRestarts sends a pod to `b`, which is then too full for a second move."""
     crowded.node("d", cpu="4")
-    state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
-    crowded.pod("restless", "d", cpu="4", owner="r")["status"]["containerStatuses"] = [state]
+    crowded.pod("restless", "d", cpu="4", owner="r", restarts=50)
     both = policy().replace("enabled: [MakeRoom]", "enabled: [RemovePodsHavingTooManyRestarts, MakeRoom]")
     both = both.replace(
         "- {name: MakeRoom",

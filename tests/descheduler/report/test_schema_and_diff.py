@@ -21,19 +21,12 @@ from descheduler.report import diff, document, html, text
 from descheduler.serve import report_folder as folder
 from descheduler.serve.loop import CycleResult
 from koordlite.model.nrt import ContainerPlacement
+from tests.descheduler.conftest import RESTARTS
 
 Place = Callable[..., ContainerPlacement]
 SCHEMA = json.loads((pathlib.Path(__file__).parents[3] / "docs/schemas/descheduler-report.schema.json").read_text())
-POLICY = """
-apiVersion: descheduler/v1alpha2
-kind: DeschedulerPolicy
-maxNoOfPodsToEvictTotal: 1
-profiles:
-  - name: p
-    pluginConfig:
-      - {name: RemovePodsHavingTooManyRestarts, args: {podRestartThreshold: 5}}
-    plugins: {deschedule: {enabled: [ReservedCPUs, RemovePodsHavingTooManyRestarts]}}
-"""
+MANY = RESTARTS.replace("enabled: [", "enabled: [ReservedCPUs, ")
+POLICY = f"{MANY}maxNoOfPodsToEvictTotal: 1\n"
 
 
 @pytest.fixture
@@ -47,8 +40,7 @@ def troubled(cluster: Any, placed: Place) -> Any:
     cluster.report("b")
     cluster.pinned("on-reserved", "a", "0-3", owner="one")
     for name, owner in (("restless", "two"), ("bare", "")):
-        state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
-        cluster.pod(name, "a", owner=owner)["status"]["containerStatuses"] = [state]
+        cluster.pod(name, "a", owner=owner, restarts=50)
     cluster.add({"kind": "Pod", "metadata": {"name": "poison", "labels": {"a": 1}}})
     return cluster
 
@@ -77,15 +69,13 @@ def restless(cluster: Any, pods: int) -> None:
     cluster.node("a")
     cluster.node("b")
     for number in range(pods):
-        state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
-        pod = cluster.pod(f"p{number:03}", "a", cpu="1m", memory="1Mi", owner=f"o{number % 2}")
-        pod["status"]["containerStatuses"] = [state]
+        pod = cluster.pod(f"p{number:03}", "a", cpu="1m", memory="1Mi", owner=f"o{number % 2}", restarts=50)
         pod["spec"]["priority"] = 7 if number == pods - 1 else number % 2
 
 
 def test_what_all_findings_or_all_pods_of_an_owner_share_is_said_once(cluster: Any) -> None:
     restless(cluster, 4)
-    plan = cluster.plan(POLICY.replace("maxNoOfPodsToEvictTotal: 1", ""))
+    plan = cluster.plan(MANY)
     report = as_json(plan)
     jsonschema.validate(report, SCHEMA)
     (by_plugin,) = (one for one in report["plugins"] if one["findings"])
@@ -105,7 +95,7 @@ def test_what_all_findings_or_all_pods_of_an_owner_share_is_said_once(cluster: A
 
 def test_of_many_pods_the_text_has_one_line_each_beyond_the_first(cluster: Any) -> None:
     restless(cluster, text.AT_LENGTH + 50)
-    plan = cluster.plan(POLICY.replace("maxNoOfPodsToEvictTotal: 1", ""))
+    plan = cluster.plan(MANY)
     shown = text.render(plan).splitlines()
     assert sum(line.startswith("    wrong") for line in shown) == text.AT_LENGTH
     listed = [line.split("  on ")[0].split(". ")[1] for line in shown if "  on a" in line]
@@ -210,9 +200,8 @@ def test_a_page_of_thousands_stays_readable(cluster: Any) -> None:
     cluster.node("a")
     cluster.node("b")
     for number in range(html.PODS_SHOWN + 50):
-        state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
-        cluster.pod(f"p{number}", "a", cpu="1m", memory="1Mi")["status"]["containerStatuses"] = [state]
-    page = html.render(cluster.plan(POLICY.replace("maxNoOfPodsToEvictTotal: 1", "")))
+        cluster.pod(f"p{number}", "a", cpu="1m", memory="1Mi", restarts=50)
+    page = html.render(cluster.plan(MANY))
     assert "and 50 more: the search above finds them" in page
     assert page.count("<summary>default/") == html.PODS_SHOWN
 
@@ -228,11 +217,9 @@ def test_the_brief_form_is_the_head_the_plugins_and_the_first_evictions(troubled
 def test_a_plan_that_evicts_a_tenth_of_all_pods_says_so(cluster: Any, pods: int, *, warned: bool) -> None:
     cluster.node("a")
     for number in range(pods):
-        state = {"name": "main", "restartCount": 50 if number < 6 else 0, "state": {"running": {}}}
-        cluster.pod(f"p{number}", "a", owner=f"o{number}")["status"]["containerStatuses"] = [state]
-    policy = POLICY.replace("maxNoOfPodsToEvictTotal: 1", "").replace("ReservedCPUs, ", "")
+        cluster.pod(f"p{number}", "a", owner=f"o{number}", restarts=50 if number < 6 else 0)
     cluster.node("b")
-    plan = cluster.plan(policy)
+    plan = cluster.plan(RESTARTS)
     assert len(plan.evict) == 6
     forms = (text.render(plan), text.brief(plan), html.render(plan), document.encode(plan, ()))
     assert [("are to be evicted at once" in form) for form in forms] == [warned] * 4
@@ -244,10 +231,8 @@ def test_the_index_of_a_page_is_cut_where_it_grows_too_large(cluster: Any, monke
     cluster.node("a")
     cluster.node("b")
     for number in range(60):
-        state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
-        pod = cluster.pod(f"p{number * 7919 % 1000}", "a", cpu="1m", memory="1Mi", owner=f"o{number}")
-        pod["status"]["containerStatuses"] = [state]
-    page = html.render(cluster.plan(POLICY.replace("maxNoOfPodsToEvictTotal: 1", "")))
+        cluster.pod(f"p{number * 7919 % 1000}", "a", cpu="1m", memory="1Mi", owner=f"o{number}", restarts=50)
+    page = html.render(cluster.plan(MANY))
     (packed,) = re.findall(r'data-packed="([^"]*)"', page)
     lines = zlib.decompress(base64.b64decode(packed)).decode().split("\n")
     assert len(packed) <= 400 and 10 < len(lines) < 59

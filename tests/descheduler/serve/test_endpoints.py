@@ -23,16 +23,7 @@ from descheduler.serve.loop import CycleResult
 from descheduler.serve.metrics import Metrics
 from koordlite.model.errors import Problem
 from koordlite.report.log_levels import LogLevels
-
-POLICY = """
-apiVersion: descheduler/v1alpha2
-kind: DeschedulerPolicy
-profiles:
-  - name: p
-    pluginConfig:
-      - {name: RemovePodsHavingTooManyRestarts, args: {podRestartThreshold: 5}}
-    plugins: {deschedule: {enabled: [RemovePodsHavingTooManyRestarts]}}
-"""
+from tests.descheduler.conftest import RESTARTS as POLICY
 
 
 @pytest.fixture
@@ -41,8 +32,7 @@ def told(cluster: Any) -> CycleResult:
     cluster.node("a")
     cluster.node("b")
     for name, owner in (("restless", "two"), ("bare", "")):
-        state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
-        cluster.pod(name, "a", owner=owner)["status"]["containerStatuses"] = [state]
+        cluster.pod(name, "a", owner=owner, restarts=50)
     plan = cluster.plan(POLICY)
     setup = reader.setup(reader.parse(POLICY, "policy.yaml"))
     seconds = {("p", "RemovePodsHavingTooManyRestarts"): 0.02}

@@ -22,18 +22,9 @@ from descheduler.serve.loop import CycleResult, Loop
 from descheduler.serve.metrics import Metrics
 from koordlite.fault_guard import ROUNDS, FaultGuard
 from koordlite.kube.client import access
+from tests.descheduler.conftest import RESTARTS
 
-POLICY = """
-apiVersion: descheduler/v1alpha2
-kind: DeschedulerPolicy
-evictionFailureEventNotification: true
-profiles:
-  - name: p
-    plugins: {deschedule: {enabled: [RemovePodsHavingTooManyRestarts]}}
-    pluginConfig:
-      - name: RemovePodsHavingTooManyRestarts
-        args: {podRestartThreshold: 5}
-"""
+POLICY = f"{RESTARTS}evictionFailureEventNotification: true\n"
 NOBODY = POLICY.replace("podRestartThreshold: 5", "podRestartThreshold: 500")
 
 
