@@ -150,7 +150,7 @@ def replay(args: argparse.Namespace) -> int:
     from koordlite.report.json.run_report import encode
 
     other = _other(args)
-    record = Record(pathlib.Path(args.record or asking.record_folder(config.FlightRecord().folder)))
+    record = Record(pathlib.Path(args.record or asking.record_folder(config.named(None).record.folder)))
     covered = period(record)
     since, note = start_for(args.since, covered) if args.since else (None, "")
     if args.output == "text":

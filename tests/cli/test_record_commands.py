@@ -53,6 +53,17 @@ def test_replay_says_that_all_comes_out_the_same(record: Path, capsys: Out) -> N
     assert "every decision is the same as recorded" in capsys.readouterr().out
 
 
+def test_without_an_agent_replay_takes_the_folder_of_koordlite_yaml(
+    record: Path, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "koordlite.yaml"
+    settings.write_text(f"record: {{folder: {record}}}\n")
+    monkeypatch.setenv("KOORDLITE_CONFIG", str(settings))
+    monkeypatch.setenv("KOORDLITE_URL", "http://127.0.0.1:9")
+    assert main(["replay"]) == 0
+    assert capsys.readouterr().out.startswith(f"{record}: ")
+
+
 def test_replay_with_one_field_otherwise(record: Path, capsys: Out) -> None:
     assert main(["replay", str(record), "--set", "cpuSuppressThresholdPercent=90", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
