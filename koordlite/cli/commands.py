@@ -12,6 +12,7 @@ from koordlite.cli.options import (
     LEVELS,
     MODES,
     SHAPES,
+    SUBJECTS,
     Option,
     duration,
     flag,
@@ -189,12 +190,7 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
             "explain",
             "questions:explain",
             "why a value is what it is, with the numbers, and who changed it",
-            option(
-                "subject",
-                "node, pod NAME, numa NAMESPACE/POD, cpu N, file PATH, allocatable, config, resctrl, besteffort, "
-                "pools, a strategy, a reason",
-                nargs="+",
-            ),
+            option("subject", f"{', '.join(SUBJECTS)}, a strategy, a reason", nargs="+"),
             option("--record PATH", "ask a flight record instead of the agent (a folder or a file)"),
             option("--at TIME", "at that time: 24h ago is 24h; or 2026-01-31T03:00:00Z"),
             option("--since TIME", "compare with that time, and name the numbers that differ"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Iterator
 
 from koordlite import cli, commandline
@@ -11,8 +12,6 @@ from koordlite.cli import asking, options
 from koordlite.model import printable
 from koordlite.model.errors import KoordliteError
 
-SUBJECTS = ("node", "pod", "numa", "cpu", "cpus", "file", "allocatable", "config", "resctrl", "besteffort", "pools")
-"""Subjects of `explain` on every node."""
 _OF_PODS = ("pod", "numa")
 """Words that a pod's name follows."""
 
@@ -31,7 +30,7 @@ def _values(action: argparse.Action, words: list[str]) -> Iterator[str]:
     elif action.dest == "pod" or (action.dest == "subject" and words[-1] in _OF_PODS):
         yield from _pods()
     elif action.dest == "subject" and words[-1] == "explain":
-        yield from SUBJECTS
+        yield from (re.split(r"\W", each)[0] for each in options.SUBJECTS)
         yield from _strategies()
     elif action.dest == "strategy" and action.metavar == "NAME=MODE":
         yield from (f"{name}={mode}" for name in _strategies() for mode in ("off", "observe", "enforce"))

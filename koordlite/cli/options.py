@@ -13,6 +13,11 @@ Option = Callable[[Any], object]
 MODES = ("off", "observe", "enforce")
 LEVELS = ("off", "warning", "info", "debug")
 EXTENDER_URL = "http://127.0.0.1:9318"
+SUBJECTS = (
+    *("node", "pod NAME", "numa NAMESPACE/POD", "cpu N", "cpus", "file PATH", "allocatable", "config[.KEY]", "resctrl"),
+    *("besteffort", "pools"),
+)
+"""Subjects of `explain` on every node."""
 SHAPES = (
     *("intel-2s-ht", "amd-ccd", "arm", "small", "anolis", "intel-cdp", "intel-mbps", "intel-unmounted", "intel-1s"),
     *("intel-nomba", "intel-l2", "intel-snc", "amd-milan", "amd-genoa", "arm-mpam"),

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from koordlite.report.pod_rows import PodRow
     from koordlite.report.tick import Tick
 
-SUBJECTS = (
-    "node, pod NAME, numa NAMESPACE/POD, cpu N, cpus, file PATH, allocatable, config[.KEY], resctrl, besteffort, "
-    "pools, a strategy, a reason, or part of a file name"
-)
 EXIT_CODES = {"degraded": 1, "paused": 3}
 """Of `status`, by status; 0 for all others. 2 is an agent that does not answer."""
 LEAST_SECONDS = 0.2
@@ -146,7 +142,7 @@ def _answer(subject: str, say: Callable[[], str]) -> str:
     try:
         return say()
     except ValueError as error:
-        do = f"ask for {SUBJECTS}"
+        do = f"ask for {', '.join(options.SUBJECTS)}, a strategy, a reason, or part of a file name"
         raise InputError(Problem("command line", "SUBJECT", subject, str(error), do)) from error
 
 
