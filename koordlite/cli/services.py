@@ -234,7 +234,7 @@ def numa_api(args: argparse.Namespace) -> int:
     from koordlite.scheduler.judgement.nodes import JudgeSettings
     from koordlite.scheduler.watches import Watches
 
-    levels = _start_log(args, flows=())
+    levels = _start_log(args, has_flows=False)
     stop = ended_by_signals()
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-numa-api")
     settings = JudgeSettings(max_age_seconds=args.max_age, max_numa_nodes=args.max_numa_nodes)
@@ -437,13 +437,11 @@ def _certificate(args: argparse.Namespace, client_ca_file: str = "") -> Certific
     return Certificate(*files, setting=setting, client_ca_file=client_ca_file)
 
 
-def _start_log(
-    args: argparse.Namespace, *, flows: tuple[str, ...] = ("filter", "prioritize", "preempt", "bind")
-) -> LogLevels:
+def _start_log(args: argparse.Namespace, *, has_flows: bool = True) -> LogLevels:
     """Log to standard error as the options say."""
     from koordlite.report import log_format
-    from koordlite.report.log_levels import LogLevels
+    from koordlite.report.log_levels import EXTENDER_FLOWS, LogLevels
 
-    levels = LogLevels(now=time.monotonic, default=args.log_level, flows=flows)
+    levels = LogLevels(now=time.monotonic, default=args.log_level, flows=EXTENDER_FLOWS if has_flows else ())
     log_format.start(args.log_format, logging.INFO, levels)
     return levels
