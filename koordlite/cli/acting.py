@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from koordlite import commandline, config
 from koordlite.cli import asking
+from koordlite.cli.options import SANDBOX_FOLDER
 from koordlite.host import pause_file
 from koordlite.host.journal import file, journal, lock
 from koordlite.host.journal.journal import Entry
 from koordlite.model import printable
-from koordlite.model.defaults import SANDBOX_FOLDER
 from koordlite.model.errors import InputError, KoordliteError, Problem
 from koordlite.model.status import PAUSE_ANNOTATION, Pause
 from koordlite.report import units

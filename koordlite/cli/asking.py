@@ -14,8 +14,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from koordlite.cli.options import SANDBOX_FOLDER, URL_VARIABLE
 from koordlite.http import local_token
-from koordlite.model.defaults import PORT, SANDBOX_FOLDER, STATE_DIR, URL_VARIABLE
+from koordlite.model.defaults import PORT, STATE_DIR
 from koordlite.model.errors import InputError, KoordliteError, Problem, reason
 
 ANSWER_BYTES = 64 << 20

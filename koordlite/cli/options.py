@@ -12,6 +12,10 @@ Option = Callable[[Any], object]
 """Adds itself to a parser, or to a group of one."""
 MODES = ("off", "observe", "enforce")
 LEVELS = ("off", "warning", "info", "debug")
+URL_VARIABLE = "KOORDLITE_URL"
+"""Environment variable: the agent that commands ask when no option names one."""
+SANDBOX_FOLDER = "koordlite-sandbox-"
+"""Prefix of the folders of emulated nodes."""
 EXTENDER_URL = "http://127.0.0.1:9318"
 SUBJECTS = (
     *("node", "pod NAME", "numa NAMESPACE/POD", "cpu N", "cpus", "file PATH", "allocatable", "config[.KEY]", "resctrl"),

@@ -26,6 +26,7 @@ from koordlite.changes import eviction
 from koordlite.cli import machine as machines
 from koordlite.cli import record, serving
 from koordlite.cli.machine import Machine
+from koordlite.cli.options import SANDBOX_FOLDER
 from koordlite.cli.serving import Changes, Listener
 from koordlite.clock import ended_by_signals
 from koordlite.config import Settings
@@ -35,7 +36,6 @@ from koordlite.host.journal import journal, lock
 from koordlite.host.journal.journal import Journal
 from koordlite.model import node as nodes
 from koordlite.model import printable
-from koordlite.model.defaults import SANDBOX_FOLDER
 from koordlite.model.errors import JournalFull, Problem
 from koordlite.model.status import Pause
 from koordlite.report import log_format, view

@@ -21,12 +21,12 @@ import msgspec
 from koordlite import config, threads
 from koordlite.cli import machine as machines
 from koordlite.cli.machine import Machine
+from koordlite.cli.options import URL_VARIABLE
 from koordlite.clock import ended_by_signals
 from koordlite.config import NumaExporter, Settings
 from koordlite.host import sysfs
 from koordlite.http import local_token
 from koordlite.http.answers import JSON, TEXT, Answer, Handler, Request, Router, encoded, plain, well
-from koordlite.model.defaults import URL_VARIABLE
 from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.ports import Files
 from koordlite.report import health

@@ -2,10 +2,6 @@
 
 PORT = 9316
 STATE_DIR = "/run/koordlite"
-URL_VARIABLE = "KOORDLITE_URL"
-"""Environment variable: the agent that commands ask when no option names one."""
-SANDBOX_FOLDER = "koordlite-sandbox-"
-"""Prefix of the folders of emulated nodes."""
 LONGEST_LOG_SECONDS = 86_400
 """A changed log level ends by itself after so long at most."""
 

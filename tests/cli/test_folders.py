@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from koordlite.cli import acting, asking
+from koordlite.cli.options import SANDBOX_FOLDER, URL_VARIABLE
 from koordlite.host import pause_file
 from koordlite.host.journal.journal import FileEntry, Journal
-from koordlite.model.defaults import SANDBOX_FOLDER, URL_VARIABLE
 from koordlite.model.errors import KoordliteError
 
 Said = dict[str, Any]

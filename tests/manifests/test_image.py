@@ -120,3 +120,36 @@ def test_without_an_engine_the_target_says_what_it_would_need(tmp_path):
     assert done.returncode == 1
     assert "docker, podman or buildah" in done.stderr
     assert f"--tag koordlite:{__version__}" in done.stderr
+
+
+def test_the_bytecode_of_the_image_keeps_what_is_printed_and_asserted(tmp_path):
+    text = '''"""Of the module."""
+from __future__ import annotations
+class Config:
+    """Of the class."""
+    def method(self):
+        """Of the method."""
+def check(value):
+    """Of the function."""
+    assert value
+def broken():
+    return ([] +
+            None)
+'''
+    for package in ("koordlite", "library"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+        (tmp_path / package / "part.py").write_text(text)
+    subprocess.run([sys.executable, "scripts/compile-tree", str(tmp_path)], cwd=ROOT, check=True, timeout=60)
+    show = f"""import sys; sys.path.insert(0, {str(tmp_path)!r}); from {{}} import part
+print([each.__doc__ for each in (part, part.Config, part.Config.method, part.check)])
+try: part.check(0)
+except AssertionError: print("asserted")
+part.broken()"""
+    for package, docs in (("koordlite", ["Of the module.", "Of the class.", None, None]), ("library", [None] * 4)):
+        # The source has changed since, and is not looked at.
+        (tmp_path / package / "part.py").write_text(text.replace("Of the", "Changed"))
+        command = [sys.executable, "-c", show.format(package)]
+        run = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        assert run.stdout.splitlines() == [str(docs), "asserted"]
+        assert "line 11, in broken" in run.stderr
