@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -269,7 +269,7 @@ class Creation(nri.Handler):
                 rdt=nri.LinuxRdt(clos_id=verdict.rdt) if verdict.rdt else None,
             )
         )
-        return self._ours(question, verdict, lambda withdraw: Answer(adjust=adjust, withdraw=withdraw))
+        return self._ours(question, verdict, Answer(adjust=adjust))
 
     def update(self, pod: PodSandbox, container: Container, resources: LinuxResources) -> Answer:
         """Take over what kubelet changes where we hold a value: its value is what would stand there without us from now
@@ -300,9 +300,7 @@ class Creation(nri.Handler):
         if verdict.is_empty:
             would = self._settable(basis.snapshot, group, observed, present).values.keys() & named.keys()
             return self._leave("wouldAdjust" if would else "asItIs")
-        return self._ours(
-            question, verdict, lambda withdraw: Answer(resources=_resources(verdict.values), withdraw=withdraw)
-        )
+        return self._ours(question, verdict, Answer(resources=_resources(verdict.values)))
 
     # ── the judgement ──
 
@@ -403,24 +401,23 @@ class Creation(nri.Handler):
         above = [group.rpartition("/")[0]]
         while above[-1] not in (snapshot.layout.kubepods, ""):
             above.append(above[-1].rpartition("/")[0])
-        if field == "cpuset.cpus":
+        if isinstance(value, CPUSet):
             # Best effort's set moves every second, and a group that names none has that of the group above.
             if group.startswith(f"{snapshot.layout.besteffort}/") or not value:
                 return False
-            cpus = cast(CPUSet, value)
             return snapshot.layout.version == 2 or all(
-                not cpus - each and cpus != each for each in self._sets(above[:1])
+                not value - each and value != each for each in self._sets(above[:1])
             )
         if field == "cpu.quota":
             if snapshot.layout.version == 2 or value == UNLIMITED:
-                return value == UNLIMITED or cast(int, value) >= LEAST_QUOTA_US
-            return cast(int, value) >= LEAST_QUOTA_US and all(
-                quota in (None, UNLIMITED) or quota >= cast(int, value) for quota in map(self._quota, above)
+                return value == UNLIMITED or value >= LEAST_QUOTA_US
+            return value >= LEAST_QUOTA_US and all(
+                quota in (None, UNLIMITED) or quota >= value for quota in map(self._quota, above)
             )
         if field == "cpu.shares":
-            return MIN_SHARES <= cast(int, value) <= MAX_SHARES
+            return MIN_SHARES <= value <= MAX_SHARES
         # With the limit the runtime sets that of memory and swap, which nobody would put back.
-        return cast(int, value) >= LEAST_MEMORY and not self._counts_swap(snapshot)
+        return value >= LEAST_MEMORY and not self._counts_swap(snapshot)
 
     def _quota(self, group: str) -> int | None:
         try:
@@ -444,8 +441,8 @@ class Creation(nri.Handler):
 
     # ── what is ours then ──
 
-    def _ours(self, question: _Question, verdict: _Verdict, answer: Callable[[Callable[[], None]], Answer]) -> Answer:
-        """The answer, once the journal on disk says what the container would have had."""
+    def _ours(self, question: _Question, verdict: _Verdict, answer: Answer) -> Answer:
+        """The answer, which can be withdrawn, once the journal on disk says what the container would have had."""
         if self.journal is None:
             return self._leave("wouldAdjust")
         group, score = question.group, verdict.oom_score
@@ -474,7 +471,7 @@ class Creation(nri.Handler):
             journal.forget(added)
             self._count("withdrawn")
 
-        return answer(withdraw)
+        return dataclasses.replace(answer, withdraw=withdraw)
 
     def _entries(
         self,

@@ -22,7 +22,7 @@ from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement import judge, victims
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.node_state import admitted
-from koordlite.scheduler.report.documents import amounts_text
+from koordlite.scheduler.report.documents import amounts_line, amounts_text
 
 NOT_SEEN = (
     "disruption budgets, replicas, costs of evictions, tolerations and labels; pods whose spec narrows the choice of "
@@ -69,7 +69,7 @@ def document(extender: Extender, key: str, pause: Callable[[], None]) -> dict[st
 
 def lines(document: Mapping[str, Any]) -> Iterator[str]:
     """The document for people."""
-    asks = ", ".join(f"{name} {amount}" for name, amount in document["asks"].items()) or "nothing"
+    asks = amounts_line(document["asks"])
     yield f"pod {document['pod']} waits for a node; it asks {asks}; priority {document['priority']}"
     for group in document["groups"]:
         numbers = f": {group['nearest']}" if group["nearest"] else ""

@@ -217,3 +217,8 @@ def _zones(zones: Mapping[int, Mapping[str, int]]) -> dict[str, dict[str, str]]:
 def amounts_text(amounts: Mapping[str, int]) -> dict[str, str]:
     """Amounts for people: bytes in binary units."""
     return {name: str(Quantity(nano, "BinarySI" if name != "cpu" else "DecimalSI")) for name, nano in amounts.items()}
+
+
+def amounts_line(amounts: Mapping[str, str]) -> str:
+    """The same in one line."""
+    return ", ".join(f"{name} {amount}" for name, amount in amounts.items()) or "nothing"

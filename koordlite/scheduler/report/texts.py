@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from koordlite.scheduler import making_room
+from koordlite.scheduler.report.documents import amounts_line
 
 SHOWN_NODES = 30
 
@@ -24,7 +25,7 @@ def pod(document: Mapping[str, Any], *, every: bool = False) -> Iterator[str]:
 
 def _attempt(document: Mapping[str, Any], *, every: bool) -> Iterator[str]:
     request = document["asks"]
-    aligned = ", ".join(f"{name} {_amounts(amounts)}" for name, amounts in request["aligned"].items())
+    aligned = ", ".join(f"{name} {amounts_line(amounts)}" for name, amounts in request["aligned"].items())
     yield f"pod {document['pod']}: {request['class']}; {f'aligned: {aligned}' if aligned else 'nothing is aligned'}"
     for problem in request["problems"]:
         yield f"  problem: {problem}"
@@ -94,7 +95,7 @@ def node(document: Mapping[str, Any]) -> Iterator[str]:
         else "clean: the report counts these pods"
     )
     for each in document["reserved"]:
-        yield f"reserved {each['seconds']:g} s ago for {each['pod']} ({each['stage']}): {_amounts(each['takes'])}"
+        yield f"reserved {each['seconds']:g} s ago for {each['pod']} ({each['stage']}): {amounts_line(each['takes'])}"
     yield from _reservations(document)
     for each in document["ended"]:
         yield f"ended {each['secondsAgo']:g} s ago for {each['pod']}: {each['why']}"
@@ -104,10 +105,6 @@ def _reservations(document: Mapping[str, Any]) -> Iterator[str]:
     for each in document["reservations"]:
         cpus = f", CPUs {each['cpus']}" if each["cpus"] else ""
         coming = ", is being handed over" if each["handedTo"] else ""
-        remaining = _amounts(each["left"])
+        remaining = amounts_line(each["left"])
         yield f"reservation {each['name']} has {remaining} left{cpus}; {len(each['owners'])} owners{coming}"
         yield from (f"  problem: {problem}" for problem in each["problems"])
-
-
-def _amounts(amounts: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {amount}" for name, amount in amounts.items()) or "nothing"
