@@ -93,7 +93,8 @@ def container_values(qos: MemoryQOS, *, request: int, limit: int, allocatable: i
 
 
 def page_cache(qos: MemoryQOS, *, limit: int) -> Values:
-    """The limit on a pod's page cache: its size, at most the pod's memory limit, or a part of that; 0 is off.
+    """The limit on a pod's page cache: its size, at most the pod's memory limit, or a part of that; 0 is off. A part of
+    no limit says nothing.
 
     A switch that is given overrides what the size says. Source: Koordinator `calculatePodPageCacheLimit`.
 
@@ -105,8 +106,8 @@ def page_cache(qos: MemoryQOS, *, limit: int) -> Values:
     if qos.page_cache_limit_size is not None:
         size = qos.page_cache_limit_size.value
         size = max(min(size, limit) if limit > 0 else size, 0)
-    elif percent is not None:
-        size = max(limit, 0) * percent // 100
+    elif percent is not None and limit > 0:
+        size = limit * percent // 100
     if size is not None:
         values = {"memory.pagecache_limit.enable": int(size > 0), "memory.pagecache_limit.size": size}
         if size > 0:

@@ -89,6 +89,15 @@ def test_an_annotation_speaks_for_its_pod(build: Any, node: Any, annotation: str
     assert build.changes(list(memory_qos.decide(seen, allowed))).get(f"{POD}/memory.low") == low
 
 
+@pytest.mark.parametrize(
+    ("limit", "size"), [pytest.param(1000, 300, id="of a limit"), pytest.param(0, None, id="of no limit: says nothing")]
+)
+def test_page_cache_by_percent(limit: int, size: int | None) -> None:
+    values = formula.page_cache(MemoryQOS(page_cache_limit_percent=30), limit=limit)
+    assert values.get("memory.pagecache_limit.size") == size
+    assert ("memory.pagecache_limit.enable" in values) == (size is not None)
+
+
 def test_files_the_kernel_lacks_are_named(node: Any) -> None:
     qos = MemoryQOS(enable=True, wmark_ratio=95)
     decisions = memory_qos.decide(node(MEMORY, slo=be(memory_qos=qos)), memory_qos.Config())

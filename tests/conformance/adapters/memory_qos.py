@@ -45,7 +45,12 @@ def merged(given: Any, expect: Any) -> tuple[Any, Any]:
     node_class = given["nodeClassMemoryQOS"]
     found, _ = pod_overrides.memory_qos(shapes.pod_of(given["pod"]), _settings(node_class))
     shown = {path[0]: value for path, value in flatten(found)}
-    wanted = {name: value for name, value in (expect["memoryQOS"] or {}).items() if value is not None}
+    # A quantity is shown as text.
+    wanted = {
+        name: str(value) if name == "pageCacheLimitSize" else value
+        for name, value in (expect["memoryQOS"] or {}).items()
+        if value is not None
+    }
     return {"memoryQOS": {name: shown[name] for name in wanted}}, {"memoryQOS": wanted}
 
 
