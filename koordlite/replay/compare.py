@@ -12,7 +12,7 @@ from koordlite.changes.eviction import EvictPod
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision
 from koordlite.record.round_record import RoundRecord
-from koordlite.replay.verify import Difference, Judge
+from koordlite.replay.verify import Divergence, Judge
 from koordlite.replay.what_if import Course, Other, landed
 from koordlite.report import present
 from koordlite.report.present import Figures
@@ -112,7 +112,7 @@ class Comparison(msgspec.Struct, kw_only=True):
     recorded: Side = msgspec.field(default_factory=Side)
     other: Side = msgspec.field(default_factory=Side)
     points: list[Point] = msgspec.field(default_factory=list)
-    turns: list[Difference] = msgspec.field(default_factory=list)
+    turns: list[Divergence] = msgspec.field(default_factory=list)
     """The first rounds in which a subject began to be decided differently, or the same again."""
     turns_seen: int = 0
 
@@ -203,7 +203,7 @@ class _Sums:
                 self._apart ^= {key}
                 self.result.turns_seen += 1
                 if len(self.result.turns) < MOST_TURNS:
-                    self.result.turns.append(Difference(wall, *key, mine.get(key), theirs.get(key)))
+                    self.result.turns.append(Divergence(wall, *key, mine.get(key), theirs.get(key)))
 
 
 def _by_subject(decisions: Iterable[Decision]) -> dict[tuple[str, str], Decision]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from koordlite.model.errors import Problem
 from koordlite.replay.compare import Comparison
-from koordlite.replay.verify import Difference, Verification
+from koordlite.replay.verify import Divergence, Verification
 from koordlite.report.json.run_report import Object, decided, fields
 from koordlite.report.present import Figures
 
@@ -26,19 +26,19 @@ def document(outcome: Verification | Comparison, problems: Iterable[Problem] = (
     """A check or a comparison as plain values."""
     if isinstance(outcome, Verification):
         head = {"version": VERSION, "kind": "koordlite-replay-check", **fields(outcome), "same": outcome.same}
-        parts: Object = {"mismatches": [_difference(each, "again") for each in outcome.mismatches]}
+        parts: Object = {"mismatches": [_divergence(each, "again") for each in outcome.mismatches]}
     else:
         head = {"version": VERSION, "kind": "koordlite-replay", **fields(outcome)}
         parts = {
             "recorded": fields(outcome.recorded),
             "other": fields(outcome.other),
             "points": [{"recorded": _figures(each.recorded), "other": _figures(each.other)} for each in outcome.points],
-            "turns": [_difference(turn, "other") for turn in outcome.turns],
+            "turns": [_divergence(turn, "other") for turn in outcome.turns],
         }
     return {**head, **parts, "problems": [fields(problem) for problem in problems]}
 
 
-def _difference(each: Difference, other: str) -> Object:
+def _divergence(each: Divergence, other: str) -> Object:
     decisions = {"recorded": each.recorded and decided(each.recorded), other: each.other and decided(each.other)}
     return {"wall": each.wall, "strategy": each.strategy, "subject": each.subject, **decisions}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from koordlite.model.errors import Problem
 from koordlite.replay.compare import Comparison, Side
-from koordlite.replay.verify import Difference, Verification
+from koordlite.replay.verify import Divergence, Verification
 from koordlite.report import present, units
 from koordlite.report.sentence import sentence
 from koordlite.strategies import limiting
@@ -73,7 +73,7 @@ def _check(outcome: Verification) -> Iterator[str]:
         yield "every decision is the same as recorded"
         return
     yield f"{outcome.wrong} decisions differ from the record:"
-    yield from _differences(outcome.mismatches, "again:    ")
+    yield from _divergences(outcome.mismatches, "again:    ")
 
 
 def _comparison(outcome: Comparison) -> Iterator[str]:
@@ -101,12 +101,12 @@ def _comparison(outcome: Comparison) -> Iterator[str]:
         yield "no subject was decided for a different reason"
         return
     yield f"{len(turns)} of {outcome.turns_seen} times a subject's reason began or ceased to differ:"
-    yield from _differences(turns, "changed:   ")
+    yield from _divergences(turns, "changed:   ")
 
 
-def _differences(differences: Iterable[Difference], head: str) -> Iterator[str]:
+def _divergences(divergences: Iterable[Divergence], head: str) -> Iterator[str]:
     """`head` stands before the other decision, and is as wide as what stands before the recorded one."""
-    for each in differences:
+    for each in divergences:
         yield f"  {units.moment(each.wall)} {each.strategy} {each.subject}"
         for begin, decision in ((f"{'recorded:':{len(head)}}", each.recorded), (head, each.other)):
             words = f"{decision.verdict} {decision.reason}: {sentence(decision)}" if decision else "nothing"

@@ -56,7 +56,7 @@ def decided_again() -> Callable[[RoundRecord], RoundRecord]:
     return lambda record: msgspec.structs.replace(record, decisions=judge.decisions(record))
 
 
-class Difference(msgspec.Struct, frozen=True):
+class Divergence(msgspec.Struct, frozen=True):
     """A subject that is decided otherwise than in the record."""
 
     wall: float
@@ -77,7 +77,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     first: float | None
     """Seconds since the epoch of the first and last moment; None without one."""
     last: float | None
-    mismatches: tuple[Difference, ...]
+    mismatches: tuple[Divergence, ...]
     """The first mismatches."""
     wrong: int
     """Number of all mismatches."""
@@ -91,7 +91,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 def check(records: Iterable[RoundRecord], *, keep: int = 20) -> Verification:
     """Judge every round with its own settings and compare, decision by decision, in order: their order is part of the
     answer. `keep` that many mismatches."""
-    judge, mismatches = Judge(), list[Difference]()
+    judge, mismatches = Judge(), list[Divergence]()
     rounds = decisions = wrong = 0
     first = last = None
     for record in records:
@@ -104,7 +104,7 @@ def check(records: Iterable[RoundRecord], *, keep: int = 20) -> Verification:
             if recorded != now:
                 wrong += 1
                 if wrong <= keep:
-                    mismatches.append(Difference(record.wall, named.strategy, named.subject, recorded, now))
+                    mismatches.append(Divergence(record.wall, named.strategy, named.subject, recorded, now))
     return Verification(
         rounds=rounds, decisions=decisions, first=first, last=last, mismatches=tuple(mismatches), wrong=wrong
     )
