@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -289,11 +290,27 @@ def counted(obj: objects.PodObject) -> objects.PodObject:
     pending = next((each for each in status.conditions or () if each.type == "PodResizePending"), None)
     infeasible = pending is not None and pending.reason == "Infeasible"
 
-    def several(containers: tuple[objects.Container, ...] | None) -> tuple[objects.Container, ...] | None:
-        return containers and tuple(_container(each, states.get(each.name), infeasible) for each in containers)
+    def resized(
+        desired: objects.Resources | None, status: objects.ContainerStatus | objects.PodStatus
+    ) -> objects.Resources | None:
+        asked, actual = desired or objects.Resources(), status.resources
+        if actual is None:
+            return desired
+        requests = () if infeasible else (asked.requests,)
+        amounts = objects.Resources(
+            requests=_largest(*requests, actual.requests, status.allocated_resources),
+            limits=actual.limits if infeasible else _largest(asked.limits, actual.limits),
+        )
+        return desired if amounts == asked else amounts
 
-    containers, init_containers = several(spec.containers), several(spec.init_containers)
-    resources = spec.resources and _amounts(spec.resources, status.resources, status.allocated_resources, infeasible)
+    def container(one: objects.Container) -> objects.Container:
+        state = states.get(one.name)
+        return msgspec.structs.replace(one, resources=resized(one.resources, state)) if state else one
+
+    containers, init_containers = (
+        listed and tuple(map(container, listed)) for listed in (spec.containers, spec.init_containers)
+    )
+    resources = spec.resources and resized(spec.resources, status)
     if containers == spec.containers and init_containers == spec.init_containers and resources == spec.resources:
         return obj
     changed = msgspec.structs.replace(spec, containers=containers, init_containers=init_containers, resources=resources)
@@ -313,39 +330,13 @@ def granted(
     return (resized and state and state.resources) or container.resources or objects.Resources()
 
 
-def _container(
-    container: objects.Container, state: objects.ContainerStatus | None, infeasible: bool
-) -> objects.Container:
-    if state is None or state.resources is None:
-        return container
-    desired = container.resources or objects.Resources()
-    amounts = _amounts(desired, state.resources, state.allocated_resources, infeasible)
-    return container if amounts == desired else msgspec.structs.replace(container, resources=amounts)
-
-
-def _amounts(
-    desired: objects.Resources, actual: objects.Resources | None, allocated: Texts | None, infeasible: bool
-) -> objects.Resources:
-    if actual is None:
-        return desired
-    requests = () if infeasible else (desired.requests,)
-    return objects.Resources(
-        requests=_largest(*requests, actual.requests, allocated),
-        limits=actual.limits if infeasible else _largest(desired.limits, actual.limits),
-    )
-
-
 def _largest(first: Texts | None, *more: Texts | None) -> dict[str, str | int | float] | None:
     """The largest amount of each resource, as it is written. One that cannot be read is left as the first has it."""
     largest = dict(first or {})
     for texts in more:
         for name, text in (texts or {}).items():
-            if name not in largest or (text != largest[name] and _exceeds(text, largest[name])):
-                largest[name] = text
+            if text != (before := largest.setdefault(name, text)):
+                with contextlib.suppress(ValueError):
+                    if Quantity.parse(text) > Quantity.parse(before):
+                        largest[name] = text
     return largest or None
-
-
-def _exceeds(text: str | float, other: str | float) -> bool:
-    ignored: list[Problem] = []
-    amounts = parse_resources({"one": text, "other": other}, "", "", ignored)
-    return not ignored and amounts["one"] > amounts["other"]
