@@ -32,7 +32,7 @@ from koordlite.kube.client.access import Api
 from koordlite.kube.client.lease import Candidate, Election, LeaseSettings
 from koordlite.kube.publish.events import Events
 from koordlite.model import duration
-from koordlite.model.errors import ConfigError, InputError, Problem
+from koordlite.model.errors import ConfigError, InputError, Problem, refusing
 from koordlite.report import log_format
 from koordlite.report.log_format import Fields
 from koordlite.report.log_levels import LogLevels
@@ -188,7 +188,8 @@ def _settings(args: argparse.Namespace, written: LeaderElection | None) -> Lease
     def seconds(name: str) -> float:
         return duration.of_option(setting(name), lease_option(name))
 
-    try:
+    do = "make the retry period shorter than the renew deadline, and that shorter than the lease duration"
+    with refusing("command line", lease_option("lease_duration"), "", do):
         return LeaseSettings(
             namespace=setting("resource_namespace"),
             name=setting("resource_name"),
@@ -197,9 +198,6 @@ def _settings(args: argparse.Namespace, written: LeaderElection | None) -> Lease
             renew_seconds=seconds("renew_deadline"),
             retry_seconds=seconds("retry_period"),
         )
-    except ValueError as error:
-        do = "make the retry period shorter than the renew deadline, and that shorter than the lease duration"
-        raise InputError(Problem("command line", lease_option("lease_duration"), "", str(error), do)) from error
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from koordlite import commandline
 from koordlite.model import printable
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import InputError, Problem, refusing
 
 if TYPE_CHECKING:
     from descheduler.history.past_evictions import Requests
@@ -190,8 +190,5 @@ def notices(problems: Iterable[Problem]) -> None:
 def _time_text(text: str) -> str:
     from koordlite.model import times
 
-    try:
+    with refusing("command line", "--now", text, "write a time like 2026-01-01T00:00:00Z"):
         return text and times.show(times.parse(text))
-    except ValueError as error:
-        do = "write a time like 2026-01-01T00:00:00Z"
-        raise InputError(Problem("command line", "--now", text, str(error), do)) from error

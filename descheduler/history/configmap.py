@@ -14,7 +14,7 @@ import msgspec
 
 from descheduler.history.past_evictions import Intent, Past, StoredMemory
 from koordlite.kube.client.answers import ApiError
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import InputError, Problem, refusing
 
 if TYPE_CHECKING:
     from koordlite.kube.client.access import Api
@@ -74,10 +74,8 @@ def _text(memory: StoredMemory) -> str:
 def decode(text: str, where: str) -> StoredMemory:
     """Read what `encode` wrote; InputError when it is something else."""
     do = "delete the ConfigMap: the history starts again; until then no pod counts as having come back"
-    try:
+    with refusing(where, f"data[{KEY}]", text[:200], do):
         document = msgspec.json.decode(text, type=_Document)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InputError(Problem(where, f"data[{KEY}]", text[:200], str(error), do)) from error
     if document.version != VERSION:
         why = f"version {document.version} is not the one that is understood, {VERSION}"
         raise InputError(Problem(where, f"data[{KEY}].version", str(document.version), why, do))

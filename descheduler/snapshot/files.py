@@ -19,7 +19,7 @@ import yaml
 from descheduler.snapshot import stream
 from descheduler.snapshot.pack import Packer
 from koordlite.model import keys
-from koordlite.model.errors import UNREADABLE, InputError, Problem, noting
+from koordlite.model.errors import UNREADABLE, InputError, Problem, noting, refusing
 from koordlite.model.reading import yaml_bounds
 from koordlite.model.wire import metrics, numatopology, volumes
 from koordlite.model.wire import objects as wire
@@ -248,10 +248,8 @@ def take(objects: Objects, document: bytes | msgspec.Raw, path: str, kind: str =
     header = _header(document, path)
     kind = kind_of(header.kind, header.api_version) or kind
     if kind.endswith("List"):
-        try:
+        with refusing(path, "$.items", "", _HOW):
             items = msgspec.json.decode(document, type=_Header).items or ()
-        except UNREADABLE as error:
-            raise InputError(Problem(path, "$.items", "", str(error), _HOW)) from error
         for item in items:
             take(objects, item, path, kind.removesuffix("List"))
     elif kind in SHAPES:

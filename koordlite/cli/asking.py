@@ -17,7 +17,7 @@ from typing import Any
 from koordlite.cli.options import SANDBOX_FOLDER, URL_VARIABLE
 from koordlite.http import local_token
 from koordlite.model.defaults import PORT, STATE_DIR
-from koordlite.model.errors import InputError, KoordliteError, Problem, reason
+from koordlite.model.errors import InputError, KoordliteError, reason, refusing
 
 ANSWER_BYTES = 64 << 20
 """No agent answers more."""
@@ -128,13 +128,10 @@ def put(url: str, body: Any, folder: str = "") -> str:
 
 def _request(url: str, *, data: bytes | None = None, method: str = "GET") -> urllib.request.Request:
     """InputError when `url` is none of an agent."""
-    try:
+    with refusing("command line", "--url", url, f"write it like {default_url()}"):
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
             raise ValueError("it is no address of an HTTP server")
-    except ValueError as error:
-        do = f"write it like {default_url()}"
-        raise InputError(Problem("command line", "--url", url, str(error), do)) from error
     return urllib.request.Request(url, data=data, method=method)
 
 

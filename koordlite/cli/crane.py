@@ -15,7 +15,7 @@ from koordlite.kube.client import access
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.folder import manifest_files
 from koordlite.model import keys, printable
-from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem, refusing
 from koordlite.model.pod.pod_reader import from_wire
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
@@ -130,14 +130,12 @@ def of_folder(folder: Path, namespace: str, name: str) -> Scene:
     pods: list[objects.PodObject] = []
     topologies: dict[str, TopologyObject] = {}
     for place, content in manifest_files.contents_of_folder(folder):
-        try:
+        with refusing(place, "$", "", "correct the manifest"):
             if content["kind"] == "Pod":
                 pods.append(manifest_files.completed(msgspec.convert(content, objects.PodObject, strict=False)))
             elif content["kind"] == wire.KIND and content.get("apiVersion") == wire.API_VERSION:
                 topology = msgspec.convert(content, TopologyObject, strict=False)
                 topologies[topology.metadata.name] = topology
-        except msgspec.ValidationError as error:
-            raise InputError(Problem(place, "$", "", str(error), "correct the manifest")) from error
     pod = next((each for each in pods if (each.metadata.namespace, each.metadata.name) == (namespace, name)), None)
     if pod is None:
         do = "check the name"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import InputError, Problem, refusing
 
 Option = Callable[[Any], object]
 """Adds itself to a parser, or to a group of one."""
@@ -82,11 +82,8 @@ def seconds(name: str) -> Callable[[str], float]:
             return float(text)
         except ValueError:
             pass  # Then it has units.
-        try:
+        with refusing("command line", name, text, "write 90s, 30m, 1h30m, or a number of seconds"):
             return durations.parse(text) / durations.SECOND
-        except ValueError as error:
-            do = "write 90s, 30m, 1h30m, or a number of seconds"
-            raise InputError(Problem("command line", name, text, str(error), do)) from error
 
     return read
 

@@ -23,7 +23,7 @@ from koordlite import commandline
 from koordlite.cli import asking, options
 from koordlite.model import printable
 from koordlite.model.defaults import LONGEST_LOG_SECONDS, STATE_DIR
-from koordlite.model.errors import InputError, KoordliteError, Problem
+from koordlite.model.errors import InputError, KoordliteError, Problem, refusing
 
 if TYPE_CHECKING:
     from koordlite.report.history import Remembered
@@ -139,11 +139,9 @@ def _at(subject: str, tick: Tick, past: Remembered, args: argparse.Namespace) ->
 
 
 def _answer(subject: str, say: Callable[[], str]) -> str:
-    try:
+    do = f"ask for {', '.join(options.SUBJECTS)}, a strategy, a reason, or part of a file name"
+    with refusing("command line", "SUBJECT", subject, do):
         return say()
-    except ValueError as error:
-        do = f"ask for {', '.join(options.SUBJECTS)}, a strategy, a reason, or part of a file name"
-        raise InputError(Problem("command line", "SUBJECT", subject, str(error), do)) from error
 
 
 def status(args: argparse.Namespace) -> int:

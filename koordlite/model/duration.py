@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import refusing
 
 SECOND = 10**9
 _UNITS = {
@@ -49,10 +49,8 @@ def seconds(text: str) -> float:
 
 def of_option(text: str, option: str) -> float:
     """Seconds of the duration that a command line gives; InputError names the option when it is none."""
-    try:
+    with refusing("command line", option, text, "write a time like 5m or 90s"):
         return seconds(text)
-    except ValueError as error:
-        raise InputError(Problem("command line", option, text, str(error), "write a time like 5m or 90s")) from error
 
 
 def brief(amount: float) -> str:

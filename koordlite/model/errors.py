@@ -110,6 +110,15 @@ def noting(problems: list[Problem]) -> Iterator[None]:
         problems.extend(error.problems)
 
 
+@contextlib.contextmanager
+def refusing(owner: str, field: str, value: str, do: str) -> Iterator[None]:
+    """Refuse an input that the block cannot read: InputError for an error of `UNREADABLE`, with its words."""
+    try:
+        yield
+    except UNREADABLE as error:
+        raise InputError(Problem(owner, field, value, str(error), do)) from error
+
+
 class ConfigError(InputError):
     """A configuration file of ours that cannot be used."""
 

@@ -8,7 +8,7 @@ import msgspec
 
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import Problem, refusing
 from koordlite.model.quantity import Quantity, parse_resources
 from koordlite.model.reading import declared
 from koordlite.model.wire import objects
@@ -94,11 +94,9 @@ def parse_reservation(text: str, owner: str) -> Reservation | None:
     `GetNodeReservation` of Koordinator; a list that does not parse is an error here, never "nothing reserved"."""
     if not text:
         return None
-    try:
+    with refusing(owner, keys.RESERVATION, text, _RESERVATION_HELP):
         written = declared.decode(_ReservationText, text)
         cpus = CPUSet.parse(written.reserved_cpus) if written.reserved_cpus else None
-    except ValueError as error:
-        raise InputError(Problem(owner, keys.RESERVATION, text, str(error), _RESERVATION_HELP)) from error
     reservation = Reservation(
         written.resources, cpus, written.apply_policy, tuple(declared.ignored(_ReservationText, text))
     )
@@ -109,12 +107,10 @@ def parse_system_qos(text: str | None, owner: str) -> SystemQoS:
     """Decode the system QoS annotation of object `owner`; InputError when it cannot be read."""
     if not text:
         return SystemQoS()
-    try:
+    do = 'write {"cpuset":"0-1","cpusetExclusive":true}; the last good value stays in force'
+    with refusing(owner, keys.SYSTEM_QOS, text, do):
         written = declared.decode(_SystemQoSText, text)
         return SystemQoS(CPUSet.parse(written.cpuset), written.cpuset_exclusive)
-    except ValueError as error:
-        do = 'write {"cpuset":"0-1","cpusetExclusive":true}; the last good value stays in force'
-        raise InputError(Problem(owner, keys.SYSTEM_QOS, text, str(error), do)) from error
 
 
 _RESERVATION_HELP = (

@@ -16,7 +16,7 @@ import msgspec
 
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet, union
-from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.errors import refusing
 from koordlite.model.node import Reservation, ResolvedReservation, SystemQoS
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire import numatopology
@@ -286,11 +286,9 @@ _parsed = functools.lru_cache(maxsize=1024)(CPUSet.parse)
 
 
 def _decode(text: str, shape: Any, owner: str, key: str) -> Any:
-    try:
+    do = "the agent writes this annotation; delete it and it is written again; disregarded until then"
+    with refusing(owner, key, text, do):
         return msgspec.json.decode(text, type=shape, dec_hook=_from_text)
-    except UNREADABLE as error:
-        do = "the agent writes this annotation; delete it and it is written again; disregarded until then"
-        raise InputError(Problem(owner, key, text, str(error), do)) from error
 
 
 def to_nrt(obj: NumatopologyObject) -> NRTObject:
@@ -309,17 +307,14 @@ def to_nrt(obj: NumatopologyObject) -> NRTObject:
         )
         for pod in spec.pod_allocations or ()
     )
-    try:
+    do = "Volcano's resource-exporter or this agent writes it; the node counts as one without it"
+    with refusing(f"numatopology/{obj.metadata.name}", "spec", "", do):
         policy = CPUManagerPolicy(policy=policies.get(numatopology.CPU_POLICY, ""))
         annotations = {
             keys.CPU_TOPOLOGY: encode_cpu_topology(_topology(cpus)),
             keys.CPU_MANAGER_POLICY: encode_cpu_manager_policy(policy),
             keys.POD_CPU_ALLOCS: encode_pod_cpu_allocs(allocations),
         }
-    except ValueError as error:
-        do = "Volcano's resource-exporter or this agent writes it; the node counts as one without it"
-        problem = Problem(f"numatopology/{obj.metadata.name}", "spec", "", str(error), do)
-        raise InputError(problem) from error
     manager = policies.get(numatopology.TOPOLOGY_POLICY)
     return NRTObject(
         metadata=ObjectMeta(name=obj.metadata.name, annotations=annotations),

@@ -12,7 +12,7 @@ import msgspec
 
 from koordlite.formulas.allocatable.reservation import written_resources
 from koordlite.model import duration, keys, times
-from koordlite.model.errors import InputError, Problem, noting
+from koordlite.model.errors import InputError, Problem, noting, refusing
 from koordlite.model.node import parse_reservation
 from koordlite.model.pod.pod_reader import effective_requests
 from koordlite.model.quantity import Quantity, add_resources, parse_resources
@@ -190,11 +190,9 @@ class Lifetime(msgspec.Struct, frozen=True):
     def of(cls, reservation: ReservationObject) -> Lifetime:
         """InputError when its ttl cannot be read."""
         ttl = reservation.spec.ttl
-        try:
+        do = "write a duration like 24h; until then it does not expire"
+        with refusing(_name(reservation), "spec.ttl", ttl or "", do):
             seconds = None if ttl is None else duration.parse(ttl) / 10**9
-        except ValueError as error:
-            do = "write a duration like 24h; until then it does not expire"
-            raise InputError(Problem(_name(reservation), "spec.ttl", ttl or "", str(error), do)) from error
         created = times.parse_or_none(reservation.metadata.creation_timestamp) or 0.0
         return cls(created, seconds, times.parse_or_none(reservation.spec.expires))
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from koordlite.model import keys, label_selectors, node_selectors, reservation_affinity
-from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.errors import InputError, refusing
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import (
     NodeSelectorTerm,
@@ -29,6 +29,7 @@ from koordlite.model.wire.reservation import (
 )
 
 Amounts = Mapping[str, Quantity]
+_DO = "fix the annotation; until then no reservation matches"
 MATCHED, IGNORED = "matched", "ignored"
 
 
@@ -139,10 +140,8 @@ def parse_affinity(annotations: Mapping[str, str] | None, owner: str) -> Affinit
     text = (annotations or {}).get(keys.RESERVATION_AFFINITY)
     if text is None:
         return None
-    try:
+    with refusing(owner, keys.RESERVATION_AFFINITY, text, _DO):
         annotation = reservation_affinity.read(text)
-    except UNREADABLE as error:
-        raise _unreadable(owner, keys.RESERVATION_AFFINITY, text, error) from error
     required = annotation.required_during_scheduling_ignored_during_execution
     return Affinity(
         name=annotation.name,
@@ -204,11 +203,5 @@ def read(shape: type[T], annotations: Mapping[str, str] | None, key: str, owner:
     text = (annotations or {}).get(key)
     if text is None:
         return None
-    try:
+    with refusing(owner, key, text, _DO):
         return (msgspec.json.decode(text, type=shape | None) if text else None) or shape()
-    except UNREADABLE as error:
-        raise _unreadable(owner, key, text, error) from error
-
-
-def _unreadable(owner: str, key: str, text: str, error: BaseException) -> InputError:
-    return InputError(Problem(owner, key, text, str(error), "fix the annotation; until then no reservation matches"))

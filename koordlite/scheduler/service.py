@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 
 from koordlite.http.answers import JSON, Answer, Request, Router, encoded, plain
 from koordlite.http.answers import page as html
-from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.errors import InputError, Problem, refusing
 from koordlite.model.wire import objects
 from koordlite.report.log_levels import LogLevels
 from koordlite.report.metrics import families
@@ -227,12 +227,9 @@ class Service(Router):
 
 def read(shape: type[T], body: bytes, verb: str) -> T:
     """The arguments in `body`; InputError says which field is wrong."""
-    try:
+    do = "the caller has to be a kube-scheduler, and this verb the one its configuration names"
+    with refusing(f"request {verb}", "body", body[:80].decode(errors="replace"), do):
         arguments: T = _READERS[shape].decode(body)
-    except UNREADABLE as error:
-        excerpt = body[:80].decode(errors="replace")
-        do = "the caller has to be a kube-scheduler, and this verb the one its configuration names"
-        raise InputError(Problem(f"request {verb}", "body", excerpt, str(error), do)) from error
     return arguments
 
 

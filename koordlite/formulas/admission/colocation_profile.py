@@ -17,7 +17,7 @@ import msgspec
 
 from koordlite.model import keys, label_selectors
 from koordlite.model.colocation_profile import Profile
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import InputError, Problem, refusing
 from koordlite.model.pod import pod_reader, qos
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
@@ -192,12 +192,10 @@ def _applied(profile: Profile, pod: PodObject, classes: Mapping[str, PriorityCla
             metadata[field] = values
     if not profile.patch:
         return mutated
-    try:
+    do = "correct the patch; until then no pod that the profile matches is created"
+    with refusing(owner, "spec.patch", "", do):
         mutated = merged(mutated, profile.patch)
         msgspec.convert(mutated, objects.PodObject)
-    except (ValueError, msgspec.ValidationError) as error:
-        do = "correct the patch; until then no pod that the profile matches is created"
-        raise InputError(Problem(owner, "spec.patch", "", str(error), do)) from error
     return mutated
 
 
@@ -293,10 +291,8 @@ def _renamed(amounts: Mapping[str, Any], names: Mapping[str, str], field: str) -
 
 
 def _quantity(text: str | int | float, field: str) -> Quantity:
-    try:
+    with refusing("pod", field, str(text), "write a quantity"):
         return Quantity.parse(text)
-    except ValueError as error:
-        raise InputError(Problem("pod", field, str(text), str(error), "write a quantity")) from error
 
 
 def _differences(path: str, before: Any, after: Any, why: str) -> Iterator[FieldChange]:

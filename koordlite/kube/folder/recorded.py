@@ -16,7 +16,7 @@ import msgspec
 from koordlite.changes.eviction import EvictPod
 from koordlite.kube.kubelet import configz
 from koordlite.model.change import ClusterChange
-from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.errors import refusing
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
@@ -74,13 +74,8 @@ class RecordedCluster(FixedCluster):
 
     def _file(self, name: str, parse: Callable[[bytes], T]) -> T | None:
         path = self._folder / name
-        try:
-            return parse(path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except UNREADABLE as error:
-            do = "record it again, or remove the file"
-            raise InputError(Problem(str(path), "content", "", str(error), do)) from error
+        with refusing(str(path), "content", "", "record it again, or remove the file"):
+            return parse(path.read_bytes()) if path.exists() else None
 
 
 class _PodList(msgspec.Struct, frozen=True):

@@ -11,14 +11,14 @@ import contextlib
 import logging
 import os
 import select
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 import msgspec
 
 from koordlite import inotify
 from koordlite.inotify import Inotify
-from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.kube.kubelet.configz import understood
 from koordlite.model.picture.kubelet import Devices, MemoryBlock
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ def parse_memory(raw: bytes) -> MemoryManagerState:
     """The state in `memory_manager_state`; an empty file is no state, InputError when it cannot be read."""
     if not raw.strip():
         return MemoryManagerState()
-    with _readable("memory_manager_state", raw):
+    with understood("memory_manager_state", raw, "what was read before holds"):
         text = msgspec.json.decode(raw, type=_MemoryText)
         machine = {int(node): (state.memory_map or {}) for node, state in (text.machine_state or {}).items()}
     blocks = {
@@ -96,7 +96,7 @@ def parse_devices(raw: bytes) -> ByContainer[Devices]:
     devices: dict[tuple[str, str], tuple[Devices, ...]] = {}
     if not raw.strip():
         return devices
-    with _readable("kubelet_internal_checkpoint", raw):
+    with understood("kubelet_internal_checkpoint", raw, "what was read before holds"):
         for entry in msgspec.json.decode(raw, type=_DeviceText).data.entries or ():
             for node, ids in (entry.ids or {}).items():
                 # Node -1 stands for devices whose place is not known.
@@ -104,15 +104,6 @@ def parse_devices(raw: bytes) -> ByContainer[Devices]:
                 key = entry.pod, entry.container
                 devices[key] = (*devices.get(key, ()), Devices(entry.resource, tuple(ids), nodes))
     return devices
-
-
-@contextlib.contextmanager
-def _readable(file: str, raw: bytes) -> Iterator[None]:
-    try:
-        yield
-    except UNREADABLE as error:
-        do = "check what kubelet wrote there; what was read before holds"
-        raise InputError(Problem("kubelet", file, raw[:200].decode(errors="replace"), str(error), do)) from error
 
 
 LOG = logging.getLogger(__name__)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
-from koordlite.model.errors import UNREADABLE, InputError, Problem
+from koordlite.model.errors import InputError, Problem, refusing
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs
 from koordlite.model.quantity import Quantity, add_resources
 from koordlite.model.topology import Topology
@@ -33,14 +34,12 @@ class CPUManagerState(msgspec.Struct, frozen=True):
 
 def parse_configz(raw: bytes) -> Kubelet:
     """Decode the answer of /configz; InputError when it is none. `listed_reserved_cpus` is as written."""
-    try:
+    with understood("/configz", raw, "kubelet's policies count as unknown"):
         text = msgspec.json.decode(raw, type=_Configz).kubeletconfig
         cpus = CPUSet.parse(text.reserved_system_cpus) if text.reserved_system_cpus else EMPTY
         reserved: dict[str, Quantity] = {}
         for amounts in (text.system_reserved, text.kube_reserved):
             add_resources(reserved, {name: Quantity.parse(amount) for name, amount in (amounts or {}).items()})
-    except UNREADABLE as error:
-        raise _refused("/configz", raw, error, "kubelet's policies count as unknown") from error
     return Kubelet(
         cpu_manager_policy=text.cpu_manager_policy or "none",
         cpu_manager_options=text.cpu_manager_policy_options or {},
@@ -60,11 +59,9 @@ def parse_cpu_manager_state(raw: bytes) -> CPUManagerState:
     out and reported. Pods without a CPU are left out, the rest is sorted by uid."""
     if not raw.strip():
         return CPUManagerState()
-    try:
+    with understood("cpu_manager_state", raw, "kubelet's exclusive CPUs count as unknown"):
         text = msgspec.json.decode(raw, type=_StateText)
         shared = CPUSet.parse(text.default_cpu_set)
-    except UNREADABLE as error:
-        raise _refused("cpu_manager_state", raw, error, "kubelet's exclusive CPUs count as unknown") from error
     problems: list[Problem] = []
     pods = [_pod_cpus(uid, sets, problems) for uid, sets in sorted((text.entries or {}).items())]
     return CPUManagerState(text.policy_name, shared, tuple(pod for pod in pods if pod.cpus), tuple(problems))
@@ -83,11 +80,8 @@ def reserved_cpus(config: Kubelet, topology: Topology) -> CPUSet:
             raise InputError(Problem("kubelet", "reservedSystemCPUs", str(listed), why, _NONE_RESERVED))
         return listed
     milli = config.reserved_milli
-    try:
+    with refusing("kubelet", "systemReserved + kubeReserved", f"{milli}m", _NONE_RESERVED):
         return take_by_topology(cpus=topology.cpus, available=topology.cpuset, count=-(-milli // 1000))
-    except ValueError as error:
-        field = "systemReserved + kubeReserved"
-        raise InputError(Problem("kubelet", field, f"{milli}m", str(error), _NONE_RESERVED)) from error
 
 
 def combine(config: Kubelet, state: CPUManagerState, topology: Topology) -> tuple[Kubelet, tuple[Problem, ...]]:
@@ -147,6 +141,7 @@ def _pod_cpus(uid: str, texts: Mapping[str, str], problems: list[Problem]) -> Po
     return PodCPUs(uid, union(sets.values()), sets)
 
 
-def _refused(field: str, raw: bytes, error: Exception, holds: str) -> InputError:
-    do = f"check what kubelet answers there; {holds}"
-    return InputError(Problem("kubelet", field, raw[:200].decode(errors="replace"), str(error), do))
+def understood(place: str, raw: bytes, meanwhile: str) -> contextlib.AbstractContextManager[None]:
+    """Around the reading of what kubelet says at `place`; InputError when it cannot be read."""
+    do = f"check what kubelet writes there; {meanwhile}"
+    return refusing("kubelet", place, raw[:200].decode(errors="replace"), do)

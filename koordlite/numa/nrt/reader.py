@@ -14,7 +14,7 @@ import msgspec
 from koordlite.model import cpuset, defaults, keys, nrt
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.defaults import MOST_NUMA_NODES, NUMA_NODES
-from koordlite.model.errors import UNREADABLE, InputError, Problem, noting
+from koordlite.model.errors import InputError, Problem, noting, refusing
 from koordlite.model.node import Reservation, SystemQoS, parse_reservation, parse_system_qos
 from koordlite.model.nrt import CPUManagerPolicy, Placement, PodCPUAlloc
 from koordlite.model.quantity import Quantity
@@ -168,10 +168,8 @@ def _topology_of(text: str) -> Topology:
 
 
 def _json(text: str, shape: Any, owner: str, key: str, hook: Callable[[type, object], CPUSet] | None = None) -> Any:
-    try:
+    with refusing(owner, key, text, _SKIPPED):
         return msgspec.json.decode(text, type=shape | None, dec_hook=hook)
-    except UNREADABLE as error:
-        raise InputError(Problem(owner, key, text, str(error), _SKIPPED)) from error
 
 
 def read_ratios(text: str, owner: str) -> Mapping[str, float] | None:
