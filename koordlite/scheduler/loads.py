@@ -132,13 +132,10 @@ class Loads:
 
     def put_pod(self, obj: objects.PodObject) -> None:
         """A Pod came or changed."""
-        key = f"{obj.metadata.namespace}/{obj.metadata.name}"
-        if not obj.spec.node_name or obj.status.phase in ("Succeeded", "Failed"):
-            # One that we have just bound is still unbound in events from before that.
-            if obj.status.phase in ("Succeeded", "Failed"):
-                self.remove_pod(key)
-            return
-        self._assign(obj.spec.node_name, load.pod_load(obj, self.args, self._wall()))
+        if obj.status.phase in ("Succeeded", "Failed"):
+            self.remove_pod(f"{obj.metadata.namespace}/{obj.metadata.name}")
+        elif obj.spec.node_name:  # One that we have just bound is still unbound in events from before that.
+            self._assign(obj.spec.node_name, load.pod_load(obj, self.args, self._wall()))
 
     def remove_pod(self, key: str) -> None:
         """The pod `namespace/name` is gone, or its binding failed."""

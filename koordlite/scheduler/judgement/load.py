@@ -7,6 +7,7 @@ Source: Koordinator `plugins/loadaware`, `apis/extension/load_aware.go`.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import typing
@@ -262,21 +263,23 @@ class NodeLoad:
         self, own: NodeOwn, metric: Measurement, pods: Iterable[PodLoad], args: LoadAwareSchedulingArgs
     ) -> None:
         names = args.resources
-        delta, prod_delta, estimated = dict.fromkeys(names, 0), dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-        prod = {name: metric.system.get(name, 0) if args.prod_usage_include_sys else 0 for name in names}
+        delta, prod_delta, estimated = (collections.Counter(dict.fromkeys(names, 0)) for _ in range(3))
+        prod = collections.Counter(
+            {name: metric.system.get(name, 0) if args.prod_usage_include_sys else 0 for name in names}
+        )
         at = metric.at or 0.0
         for pod in pods:
             used, as_prod = metric.pods.get(pod.key, (None, False))
             # Both have to say prod: the class of a pod can change, and a measurement can outlive its pod.
             both = pod.is_prod and as_prod
             if both and used:
-                _add(prod, used)
+                prod.update(used)
             anew = used is None or at - metric.interval < pod.at or pod.estimated_until > at
-            _add(estimated, pod.estimate)
+            estimated.update(pod.estimate)
             if anew:
                 _add_more(delta, pod.estimate, used or {})
             if pod.is_prod and not both and used is not None:
-                _add_more(prod_delta, pod.estimate, {})
+                prod_delta.update(pod.estimate)
             elif pod.is_prod and anew:
                 _add_more(prod_delta, pod.estimate, used or {})
 
@@ -383,11 +386,6 @@ def _units(name: str, amount: Quantity | None) -> int:
 
 def _amounts(quantities: Mapping[str, Quantity], names: frozenset[str]) -> dict[str, int]:
     return {name: _units(name, quantities[name]) for name in names if name in quantities}
-
-
-def _add(into: dict[str, int], more: Amounts) -> None:
-    for name, amount in more.items():
-        into[name] += amount
 
 
 def _add_more(into: dict[str, int], estimate: Amounts, used: Amounts) -> None:
