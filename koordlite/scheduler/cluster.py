@@ -143,14 +143,15 @@ class Board:
         self._shape, self._settings, self._faults = shape, settings, faults
         self.refused: dict[str, str] = {}
         """Reasons by node. A node that is unknown is not refused: nobody says no."""
-        self._totals: dict[str, int] = {}
+        self.totals: dict[str, int] = {}
+        """Scores by node, of those that were asked about."""
         self.version = -1
         """Up to which change of the cluster it is up to date; -1: it has not judged any node."""
 
     def judge(self, rows: Iterable[Row]) -> None:
         """Judge these nodes."""
         shape, settings, ask = self._shape, self._settings, judge.refusal
-        refused, totals = self.refused, self._totals
+        refused, totals = self.refused, self.totals
         for row in rows:
             try:
                 refusal = ask(shape, row, settings)
@@ -165,16 +166,12 @@ class Board:
     def forget(self, name: str) -> None:
         """The node is gone."""
         self.refused.pop(name, None)
-        self._totals.pop(name, None)
+        self.totals.pop(name, None)
 
-    def unscored(self, names: Sequence[str]) -> list[str]:
-        """Nodes that were not asked about before."""
-        return [name for name in names if name not in self._totals]
-
-    def scores(self, names: Sequence[str], unscored: Iterable[tuple[str, Row | None]]) -> list[int]:
+    def scores(self, names: Sequence[str], unscored: Mapping[str, Row | None]) -> list[int]:
         """0 to 100 for each node; 0 for one that is unknown. `unscored` has the rows of those that have none yet."""
-        totals, shape, settings, points = self._totals, self._shape, self._settings, judge.points
-        for name, row in unscored:
+        totals, shape, settings, points = self.totals, self._shape, self._settings, judge.points
+        for name, row in unscored.items():
             try:
                 totals[name] = points(shape, row, settings) if row is not None else 0
             except Exception as error:  # noqa: BLE001 - one node's fault costs that node
@@ -289,7 +286,7 @@ class Cluster:
         """Score nodes for pods of a shape, 0 to 100."""
         board = self.board(shape)
         with self.lock:
-            unscored = [(name, self.rows.get(name)) for name in board.unscored(names)]
+            unscored = {name: self.rows.get(name) for name in names if name not in board.totals}
         return board.scores(names, unscored)
 
     def row_as_expected(self, name: str) -> Row | None:
