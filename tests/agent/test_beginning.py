@@ -69,8 +69,7 @@ def test_a_second_look_that_finds_everything_writes_nothing(begun: tuple[Emulate
 
 def test_rules_remember_what_the_tick_left(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.ticks(agent, 4)
         assert agent.snapshot and agent.last_round
         before = agent._recall(0.0, ()).remembered
@@ -97,8 +96,7 @@ def test_what_the_runtime_writes_over_it_is_replaced_and_is_what_comes_back(
 
 def test_the_round_is_judged_again_from_a_record(emulate: Make) -> None:
     node, moments = emulate("small"), list[RoundRecord]()
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         for _ in range(3):
             agent.tick()
             node.sandbox.advance(1.0)
@@ -115,8 +113,7 @@ def test_the_round_is_judged_again_from_a_record(emulate: Make) -> None:
 @pytest.mark.parametrize("mode", ["observe", "off"])
 def test_nothing_is_written_where_nothing_is_enforced(emulate: Make, mode: str) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        agent = node.agent(journal, mode=mode)  # type: ignore[arg-type]
+    with node.at_work(mode=mode) as agent:  # type: ignore[arg-type]
         node.ticks(agent, 2)
         assert agent.begin(frozenset({"kubepods/besteffort"})) is None
 

@@ -48,8 +48,7 @@ def test_nothing_is_written(sized: Emulated, policy: str) -> None:
     sized.slo(policy=policy, resctrl=False)
     sized.pod("web", "LS", f"wave(low={low}m,high={high}m,period=7)")
     sized.pod("crunch", "BE", "greedy")
-    with sized.journal() as journal:
-        agent = sized.agent(journal)
+    with sized.at_work() as agent:
         settling = sized.ticks(agent, 30)
         assert suppressed(settling), "it is limited at all"
         assert suppressed(sized.ticks(agent, slices.amount(600, 40))) == []

@@ -51,8 +51,7 @@ def test_best_effort_gives_way_within_a_tick_and_comes_back_as_fast(node: Emulat
 
 def test_the_service_gets_what_it_wants_beside_greedy_work(node: Emulated) -> None:
     node.pod("web", "LS", f"{node.cpus * 400}m", request=f"{node.cpus * 100}m")
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.ticks(agent, 10)
         before = node.sandbox.stats("uid-web")
         node.ticks(agent, 10)
@@ -95,8 +94,7 @@ def test_steady_load_writes_nothing(node: Emulated, policy: str) -> None:
     """±1 % around a third of the node for ten minutes, after two to settle; in a quick run forty seconds of each."""
     node.slo(policy=policy)
     node.pod("web", "LS", f"wave(low={node.cpus * 333}m,high={node.cpus * 333 + 1}m,period=60,noise=0.01)")
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.ticks(agent, slices.amount(120, 40))
         assert kernel_writes(node.ticks(agent, slices.amount(600, 40))) == []
 
@@ -164,8 +162,8 @@ def test_the_next_start_undoes_what_a_killed_run_left_where_nothing_is_enforced(
     with node.journal() as journal:
         node.ticks(node.agent(journal), 3)
     assert node.changed(found)
-    with node.journal() as journal:
-        steps = node.agent(journal, "observe").take_over()
+    with node.at_work("observe") as agent:
+        steps = agent.take_over()
         assert steps
         assert all(step.ok for step in steps)
     assert node.changed(found) == []
@@ -197,8 +195,7 @@ def test_a_host_that_refuses_is_told_in_the_kernels_words_and_the_loop_goes_on(e
     node = emulate("small")
     path = node.host().cgroups.path("kubepods/besteffort", "cpuset.cpus")
     node.pod("web", "LS", "3")
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         agent.tick()
         node.sandbox.advance(1.0)
         refuse_writes(node, path, code)
@@ -234,8 +231,7 @@ def test_no_picture_is_degraded_and_the_next_tick_comes(emulate: Make) -> None:
 
 def test_the_wall_clock_matters_to_nobody(emulate: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.ticks(agent, 30)
         clock = type(node.sandbox.clock)
         wall = clock.wall
@@ -248,8 +244,7 @@ def test_the_wall_clock_matters_to_nobody(emulate: Make, monkeypatch: pytest.Mon
 def test_broken_configuration_keeps_the_last_good_one(emulate: Make) -> None:
     node = emulate("small")
     node.slo(percent=40)
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         good = node.ticks(agent, 3)[-1]
         node.raw_slo({"resource-threshold-config": '{"clusterStrategy": {"enable": tru'})
         bad = node.ticks(agent, 3)[-1]
@@ -293,8 +288,6 @@ def test_an_error_of_a_listener_does_not_keep_the_limits(node: Emulated) -> None
             assert node.changed(found), "there should be something to put back"
             raise BrokenPipeError
 
-    with node.journal() as journal:
-        agent = node.agent(journal, on_stop="restore")
-        with pytest.raises(BrokenPipeError):
-            agent.run(broken, seconds=30)
+    with node.at_work(on_stop="restore") as agent, pytest.raises(BrokenPipeError):
+        agent.run(broken, seconds=30)
     assert node.changed(found) == []

@@ -24,8 +24,7 @@ def judged(emulate: Callable[[str], Emulated]) -> tuple[Snapshot, tuple[Decision
     """A picture of a node whose best effort is held by quota, and what was decided on it."""
     node = emulate("small")
     node.slo(policy="cfsQuota", percent=90)
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.ticks(agent, 4)
     assert agent.last_round
     return agent.last_round.snapshot, agent.last_round.decisions

@@ -21,8 +21,7 @@ def test_a_restart_with_a_broken_document_goes_on_with_the_last_good_one(emulate
     with node.journal() as journal:
         limits = [tick.figures.be_limit for tick in node.ticks(node.agent(journal), 12)]
     node.raw_slo(BROKEN)
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         agent.take_over()
         ticks = node.ticks(agent, 5)
     assert [tick.figures.be_limit for tick in ticks][-1] == limits[-1]
@@ -63,8 +62,7 @@ def test_a_folder_that_cannot_be_written_is_told(emulate: Make, monkeypatch: pyt
 
     node = emulate("small")
     monkeypatch.setattr(state_folder, "replace", full)
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         tick = node.ticks(agent, 2)[-1]
         assert any(kept_file.GOOD_SETTINGS in p.object and "No space left" in p.why for p in tick.problems)
         monkeypatch.undo()

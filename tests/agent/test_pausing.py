@@ -47,8 +47,7 @@ ASKED = pytest.mark.parametrize("asked", [by_command, by_annotation], ids=["by c
 
 @ASKED
 def test_what_is_in_force_stays_and_nothing_is_written(small: Emulated, asked: Ask) -> None:
-    with small.journal() as journal:
-        agent = small.agent(journal)
+    with small.at_work() as agent:
         small.ticks(agent, 3)
         limited = small.best_effort_cpus()
         assert limited != "0-3"
@@ -82,8 +81,7 @@ def test_what_is_in_force_is_given_back_where_that_is_asked(small: Emulated, ask
 @ASKED
 @pytest.mark.parametrize("release", [False, True], ids=["kept", "released"])
 def test_a_pause_ends_by_itself(small: Emulated, asked: Ask, release: bool) -> None:
-    with small.journal() as journal:
-        agent = small.agent(journal)
+    with small.at_work() as agent:
         limits = [str(tick.best_effort) for tick in small.ticks(agent, 3)]
         asked(small, release)
         words = [tick.status for tick in small.ticks(agent, 30)]
@@ -101,8 +99,7 @@ def test_a_restart_stays_paused_and_undoes_the_earlier_run_only_afterwards(small
     small.slo(enable=False, resctrl=False)
     asked(small, False)
     small.sandbox.advance(1.0)  # The folder is looked at once a second.
-    with small.journal() as journal:
-        agent = small.agent(journal)
+    with small.at_work() as agent:
         assert agent.take_over() == ()
         words = [tick.status for tick in small.ticks(agent, 15)]
         assert words == ["paused"] * 15
@@ -150,8 +147,7 @@ def test_a_full_disk_delays_the_release_and_ends_no_loop(
 
 
 def test_taking_the_pause_back_ends_it(small: Emulated) -> None:
-    with small.journal() as journal:
-        agent = small.agent(journal)
+    with small.at_work() as agent:
         by_command(small, False)
         assert small.ticks(agent, 2)[-1].status == "paused"
         assert pause_file.remove(small.state)
@@ -159,8 +155,7 @@ def test_taking_the_pause_back_ends_it(small: Emulated) -> None:
 
 
 def test_no_round_between_two_ticks_while_paused(small: Emulated) -> None:
-    with small.journal() as journal:
-        agent = small.agent(journal)
+    with small.at_work() as agent:
         small.ticks(agent, 3)
         assert agent.react(FreshUse(node=3900, pods=3900, best_effort=1000)) is not None
         by_command(small, False)
@@ -193,8 +188,7 @@ def test_an_annotation_that_cannot_be_read_is_a_problem_and_pauses_nothing(
 
 
 def test_a_good_pause_outlives_a_spoiled_one_until_it_ends(small: Emulated) -> None:
-    with small.journal() as journal:
-        agent = small.agent(journal)
+    with small.at_work() as agent:
         by_annotation(small, False)
         small.ticks(agent, 2)
         annotate(small, "{")
@@ -204,16 +198,14 @@ def test_a_good_pause_outlives_a_spoiled_one_until_it_ends(small: Emulated) -> N
 
 
 def test_a_spoiled_file_is_a_problem(small: Emulated) -> None:
-    with small.journal() as journal:
-        agent = small.agent(journal)
+    with small.at_work() as agent:
         (small.state / pause_file.NAME).write_text("nonsense")
         tick = small.ticks(agent, 1)[0]
     assert any(problem.object.endswith(pause_file.NAME) for problem in tick.problems)
 
 
 def test_of_two_pauses_the_later_end_holds_and_either_may_release(small: Emulated) -> None:
-    with small.journal() as journal:
-        agent = small.agent(journal)
+    with small.at_work() as agent:
         small.ticks(agent, 2)
         by_command(small, True, seconds=5)
         by_annotation(small, False)

@@ -77,8 +77,7 @@ def test_a_host_application_joins_the_pool_and_gets_back_what_it_had(node: Emula
 def test_a_stop_puts_the_host_application_back_too(node: Emulated) -> None:
     node.raw_slo({"host-application-config": HOSTS})
     found = node.programmed()
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.ticks(agent, 2)
         assert node.changed(found)
         agent.put_back()
@@ -87,8 +86,7 @@ def test_a_stop_puts_the_host_application_back_too(node: Emulated) -> None:
 
 def test_the_whole_object_is_published_and_then_quiet(node: Emulated) -> None:
     node.pod("web", "LS", "1")
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.ticks(agent, 2)
         topology = node.cluster.view().topology
         assert topology is not None

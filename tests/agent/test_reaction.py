@@ -62,8 +62,7 @@ def test_steady_load_wakes_nobody(node: Emulated) -> None:
 
 
 def test_a_surge_shrinks_at_once_and_the_next_tick_does_not_give_back(node: Emulated) -> None:
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         last = node.ticks(agent, 4)[-1]
         assert last.figures.be_limit and last.figures.node_cpu is not None and last.figures.be_cpu is not None
         surge = FreshUse(
@@ -77,8 +76,7 @@ def test_a_surge_shrinks_at_once_and_the_next_tick_does_not_give_back(node: Emul
 
 
 def test_less_use_of_others_is_left_to_the_tick(node: Emulated) -> None:
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         last = node.ticks(agent, 4)[-1]
         assert last.figures.be_cpu is not None
         woken = agent.react(
@@ -108,8 +106,7 @@ def test_required_and_impossible_is_degraded(node: Emulated, tmp_path: Path, mon
 @pytest.mark.parametrize("reaction", ["off", "required"])
 def test_news_of_kubelet_do_not_wait_for_the_next_tick(node: Emulated, reaction: str) -> None:
     seen: list[Tick] = []
-    with node.journal() as journal:
-        agent = node.agent(journal, reaction=reaction, interval_seconds=10.0)
+    with node.at_work(reaction=reaction, interval_seconds=10.0) as agent:
         told = iter([True])
         agent._cluster.take_changes = lambda: bool(seen) and next(told, False)  # type: ignore[attr-defined]
         agent.run(seen.append, seconds=25)

@@ -18,8 +18,7 @@ def test_a_new_container_starts_beside_a_reservation(
     node = emulate(shape)
     node.node(cpu_manager="static", reservation=RESERVED)
     node.slo(policy=policy)
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.ticks(agent, 5)
         node.pod("late", "BE", "greedy")
         node.ticks(agent, 5)

@@ -71,8 +71,7 @@ def test_classes_share_swap_and_a_stop_gives_it_back(tmp_path: Path, mode: Mode)
 
 def test_without_the_key_what_was_found_comes_back(tmp_path: Path) -> None:
     node = emulated(tmp_path)
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.ticks(agent, 2)
         ask(node, be=25)
         node.ticks(agent, 2)
@@ -101,8 +100,7 @@ def test_nothing_is_written_where_there_is_nothing_to_share(
 
 def test_who_sets_it_back_again_and_again_is_left_alone_for_longer_and_longer(tmp_path: Path) -> None:
     node = emulated(tmp_path)
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.ticks(agent, 2)
         (group,) = (group for group, value in swap_files(node).items() if value == str(GIB // 2))
         corrected = 0
@@ -119,8 +117,7 @@ def test_who_sets_it_back_again_and_again_is_left_alone_for_longer_and_longer(tm
 def test_a_recorded_round_comes_out_the_same(tmp_path: Path) -> None:
     node = emulated(tmp_path)
     recorder = Recorder(tmp_path / "record", Head(koordlite="test", node="node-a"), max_bytes=8 << 20)
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         for percent in (25, 25, 50, 0):
             ask(node, be=percent)
             node.ticks(agent, 1)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import Any
 
+import applierbench
 import msgspec
 import pytest
 from emulated import Emulated
 from hooked_files import HookedFiles, refusing
 
-from koordlite import apply, plan
+from koordlite import apply
 from koordlite.apply import Applier
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.published import NodeResourceChange, TopologyChange
@@ -20,9 +20,7 @@ from koordlite.host.journal.journal import FileEntry
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import JournalError
-from koordlite.model.picture.groups import RunState
 from koordlite.model.status import AppliedStep
-from koordlite.observe import Observer
 from koordlite.plan import Plan
 
 Make = Callable[..., Emulated]
@@ -31,24 +29,12 @@ SET, QUOTA = f"{BE}/cpuset.cpus", f"{BE}/cpu.quota"
 HALF = CgroupChange(BE, "cpu.quota", 50_000)
 
 
-class Bench:
-    """An applier on a node of shape `small`, and the picture it works from."""
+class Bench(applierbench.Bench):
+    """On a node of shape `small`."""
 
-    def __init__(self, node: Emulated, journal: Any, files: Any = None) -> None:
-        self.node, self.journal, self.host = node, journal, node.host(files)
-        self.observer = Observer(self.host, node.cluster, tasks_seconds=1.0)
-        self.applier = Applier(self.host, node.cluster, journal)
-
-    def take(self, *changes: Change) -> dict[str, AppliedStep]:
+    def last(self, *changes: Change) -> dict[str, AppliedStep]:
         """Apply the changes as one plan; the last step of each place."""
-        seen = self.observer.observe(lambda *_: RunState(ours=self.applier.ours))
-        steps = self.applier.apply(Plan(plan.order(changes, seen.cgroups)), seen)
-        return {str(step.place): step for step in steps}
-
-    def look(self, seconds: float = 1.0) -> list[str]:
-        """Places somebody else wrote, as of a look that many seconds later."""
-        self.node.sandbox.advance(seconds)
-        return [str(write.place) for write in self.applier.foreign_writes(self.observer.observe())]
+        return {str(step.place): step for step in self.take(*changes)}
 
     def write(self, group: str, field: str, raw: bytes) -> None:
         """Somebody else writes."""
@@ -76,8 +62,7 @@ def test_every_value_is_on_disk_before_its_first_write(emulate: Make) -> None:
         if place not in entries_on_disk(node):
             missing.append(place)
 
-    with node.journal() as journal:
-        agent = node.agent(journal, files=HookedFiles(node.sandbox.files, before))
+    with node.at_work(files=HookedFiles(node.sandbox.files, before)) as agent:
         ticks = node.ticks(agent, 3)
     assert any(tick.applied for tick in ticks)
     assert missing == []
@@ -104,25 +89,23 @@ def test_a_journal_that_cannot_be_written_stops_every_write(emulate: Make, monke
 
 def test_the_first_value_found_is_the_one_kept(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
         bench.take(HALF)
         bench.take(CgroupChange(BE, "cpu.quota", 40_000))
-        (entry,) = journal.entries
+        (entry,) = bench.journal.entries
     assert isinstance(entry, FileEntry)
     assert (str(entry.place), entry.text) == (QUOTA, "-1\n")
 
 
 def test_what_cannot_be_read_is_not_written_and_the_rest_is(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
         seen = bench.observer.observe()
         path = bench.host.cgroups.path(BE, "cpu.quota")
         node.sandbox.fail(path, errno.EACCES)
         set_change = CgroupChange(BE, "cpuset.cpus", CPUSet.parse("0-3"))
         steps = {str(s.place): s for s in bench.applier.apply(Plan((HALF, set_change)), seen)}
-        assert set(map(str, journal.places)) == {SET}
+        assert set(map(str, bench.journal.places)) == {SET}
     assert not steps[QUOTA].ok
     assert "EACCES" in steps[QUOTA].error
     assert path in steps[QUOTA].error
@@ -136,9 +119,8 @@ def test_what_cannot_be_read_is_not_written_and_the_rest_is(emulate: Make) -> No
 @pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.EBUSY, errno.EINVAL])
 def test_a_refusal_keeps_the_kernels_words_and_does_not_stop_the_rest(emulate: Make, code: int) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal, HookedFiles(node.sandbox.files, refusing("cpu.cfs_quota_us", code)))
-        steps = bench.take(HALF, NodeResourceChange("kubernetes.io/batch-cpu", 7))
+    with Bench.at(node, HookedFiles(node.sandbox.files, refusing("cpu.cfs_quota_us", code))) as bench:
+        steps = bench.last(HALF, NodeResourceChange("kubernetes.io/batch-cpu", 7))
     assert not steps[QUOTA].ok
     assert steps[QUOTA].error.startswith(errno.errorcode[code])
     assert bench.host.cgroups.path(BE, "cpu.quota") in steps[QUOTA].error
@@ -147,26 +129,23 @@ def test_a_refusal_keeps_the_kernels_words_and_does_not_stop_the_rest(emulate: M
 
 def test_resctrls_own_reason_is_kept(emulate: Make) -> None:
     node = emulate("intel-2s-ht")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
-        steps = bench.take(SchemataChange("", "MB", {0: 500, 1: 500}))
+    with Bench.at(node) as bench:
+        steps = bench.last(SchemataChange("", "MB", {0: 500, 1: 500}))
     assert "out of range" in steps["resctrl//MB"].error
 
 
 def test_a_group_that_vanished_is_no_error(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
-        steps = bench.take(CgroupChange(f"{BE}/podgone", "cpu.quota", 1000))
-        assert not journal.entries
+    with Bench.at(node) as bench:
+        steps = bench.last(CgroupChange(f"{BE}/podgone", "cpu.quota", 1000))
+        assert not bench.journal.entries
     assert steps[f"{BE}/podgone/cpu.quota"].ok
     assert steps[f"{BE}/podgone/cpu.quota"].value == "gone meanwhile"
 
 
 def test_a_cluster_that_refuses_is_told_and_nothing_counts_as_published(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
 
         class Unreachable:
             view = node.cluster.view
@@ -174,8 +153,8 @@ def test_a_cluster_that_refuses_is_told_and_nothing_counts_as_published(emulate:
             def publish(self, changes: object) -> None:
                 raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
 
-        bench.applier = Applier(bench.host, Unreachable(), journal)
-        steps = bench.take(NodeResourceChange("kubernetes.io/batch-cpu", 7), TopologyChange("key", "text"), HALF)
+        bench.applier = Applier(bench.host, Unreachable(), bench.journal)
+        steps = bench.last(NodeResourceChange("kubernetes.io/batch-cpu", 7), TopologyChange("key", "text"), HALF)
     assert {p for p, s in steps.items() if s.ok} == {QUOTA}
     assert "ECONNREFUSED" in steps["noderesourcetopology/key"].error
     assert bench.applier.last_sync == {}
@@ -186,21 +165,19 @@ def test_a_cluster_that_refuses_is_told_and_nothing_counts_as_published(emulate:
 
 def test_a_value_that_stays_is_nobodys_write(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
         bench.take(HALF)
-        assert bench.look() == []
+        assert bench.foreign() == []
 
 
 def test_a_foreign_write_is_told_once_and_corrected_at_once(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
         bench.take(HALF)
         bench.write(BE, "cpu.quota", b"-1")
-        assert bench.look() == [QUOTA]
-        assert bench.look() == []
-        assert QUOTA in bench.take(HALF)
+        assert bench.foreign() == [QUOTA]
+        assert bench.foreign() == []
+        assert QUOTA in bench.last(HALF)
         assert bench.read(BE, "cpu.quota") == b"50000\n"
 
 
@@ -208,14 +185,13 @@ def test_a_fight_slows_down(emulate: Make) -> None:
     """Every further foreign write within the hour doubles the time before the next correction, up to a minute."""
     node = emulate("small")
     waits = []
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
         bench.take(HALF)
         for _ in range(9):
             bench.write(BE, "cpu.quota", b"-1")
-            assert bench.look() == [QUOTA]
+            assert bench.foreign() == [QUOTA]
             waited = 0
-            while QUOTA not in bench.take(HALF):
+            while QUOTA not in bench.last(HALF):
                 node.sandbox.advance(1.0)
                 waited += 1
             waits.append(waited)
@@ -224,25 +200,23 @@ def test_a_fight_slows_down(emulate: Make) -> None:
 
 def test_a_fight_is_forgotten_after_an_hour(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
         for pause in (2.0, 3700.0):
             bench.take(HALF)
             bench.write(BE, "cpu.quota", b"-1")
             node.sandbox.clock.pass_time(round(pause * 1e6) - 1_000_000)  # At once: nothing happens meanwhile.
-            assert bench.look() == [QUOTA]
-        assert QUOTA in bench.take(HALF)
+            assert bench.foreign() == [QUOTA]
+        assert QUOTA in bench.last(HALF)
 
 
 def test_a_group_that_is_gone_is_no_foreign_write(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
         place = next(iter(bench.observer.observe().places.values()))
         bench.take(CgroupChange(place.group, "cpu.quota", 50_000))
         for name in ("web", "pinned", "crunch"):
             node.remove(name)
-        assert bench.look(2.0) == []
+        assert bench.foreign(2.0) == []
 
 
 # ── back again ──
@@ -250,11 +224,10 @@ def test_a_group_that_is_gone_is_no_foreign_write(emulate: Make) -> None:
 
 def test_undo_list_shows_what_stands_there_and_what_comes_back(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
         bench.take(HALF, CgroupChange(f"{BE}", "cpuset.cpus", CPUSet.parse("0-3")))
         bench.applier.apply(Plan((NodeResourceChange("kubernetes.io/batch-cpu", 5),)), bench.observer.observe())
-        listed = apply.undo_list(bench.host, journal.entries)
+        listed = apply.undo_list(bench.host, bench.journal.entries)
     assert (QUOTA, "50000", "-1") in listed
     assert ("node/kubernetes.io/batch-cpu", "ours", "(removed)") in listed
 
@@ -274,26 +247,24 @@ def test_what_cannot_be_restored_stays_in_the_journal(emulate: Make) -> None:
 
 def test_groups_that_are_gone_are_forgotten(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
         place = bench.observer.observe().places["uid-crunch"]
         bench.take(CgroupChange(place.group, "cpu.quota", 50_000))
         node.remove("crunch")
         node.sandbox.advance(2.0)
         node.cluster.view()
-        (step,) = apply.restore(bench.host, journal)
+        (step,) = apply.restore(bench.host, bench.journal)
         assert (step.ok, step.value) == (True, "gone meanwhile")
-        assert not journal.entries
+        assert not bench.journal.entries
 
 
 def test_at_a_start_the_nodes_resources_stay(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
         bench.take(NodeResourceChange("kubernetes.io/batch-cpu", 5))
-        assert apply.restore(bench.host, journal) == ()
-        assert set(map(str, journal.places)) == {"node/kubernetes.io/batch-cpu"}
-        (step,) = apply.restore(bench.host, journal, node.cluster)
+        assert apply.restore(bench.host, bench.journal) == ()
+        assert set(map(str, bench.journal.places)) == {"node/kubernetes.io/batch-cpu"}
+        (step,) = apply.restore(bench.host, bench.journal, node.cluster)
         assert step.ok
         view = node.cluster.view()
     assert view.node is not None
@@ -302,15 +273,14 @@ def test_at_a_start_the_nodes_resources_stay(emulate: Make) -> None:
 
 def test_a_group_that_cannot_be_read_does_not_keep_the_others_from_being_restored(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
         pod = bench.observer.observe().places["uid-crunch"].group
         place = f"{pod}/cpu.quota"
         bench.take(HALF, CgroupChange(pod, "cpu.quota", 40_000))
         path = bench.host.cgroups.path(pod, "cpu.quota")
         node.sandbox.fail(path, errno.EIO)
-        steps = {str(step.place): step for step in apply.restore(bench.host, journal)}
+        steps = {str(step.place): step for step in apply.restore(bench.host, bench.journal)}
         assert steps[QUOTA].ok
         assert (steps[place].ok, steps[place].error) == (False, f"EIO: Input/output error ({path})")
-        assert set(map(str, journal.places)) == {place}
+        assert set(map(str, bench.journal.places)) == {place}
     assert bench.read(BE, "cpu.quota") == b"-1\n"

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import applierbench
 import pytest
 from emulated import Emulated
 
-from koordlite import plan
 from koordlite.agent import Agent
-from koordlite.apply import Applier, restore
+from koordlite.apply import restore
 from koordlite.apply.restore import undo_list
 from koordlite.changes.block_device import BlockChange
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.host import block as block_files
 from koordlite.model.picture.blocks import ROOT, BlockField
-from koordlite.model.picture.groups import RunState
-from koordlite.observe import Observer
-from koordlite.plan import Plan
 
 Make = Callable[..., Emulated]
 V1, V2 = "anolis", "arm"
@@ -26,18 +23,12 @@ DISK, OTHER = "254:0", "254:16"
 TARGETS = "enable=1 ctrl=user rpct=95 rlat=2000 wpct=95 wlat=3000"
 
 
-class Bench:
-    """One emulated node, its journal, and one group of kubelet's."""
+class Bench(applierbench.Bench):
+    """With one group of kubelet's."""
 
-    def __init__(self, node: Emulated, journal: Any) -> None:
-        self.node, self.host, self.journal = node, node.host(), journal
-        self.group = self.host.cgroups.layout.besteffort
-        self.applier = Applier(self.host, node.cluster, journal)
-
-    def take(self, *changes: Any) -> list[Any]:
-        observer = Observer(self.host, self.node.cluster, tasks_seconds=1.0)
-        seen = observer.observe(lambda *_: RunState(ours=self.applier.ours, found=self.applier.originals))
-        return list(self.applier.apply(Plan(plan.order(changes, seen.cgroups)), seen))
+    @property
+    def group(self) -> str:
+        return self.host.cgroups.layout.besteffort
 
     def held(self, field: BlockField, group: str | None = None) -> dict[str, str] | None:
         where = self.group if group is None else group

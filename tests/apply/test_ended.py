@@ -45,8 +45,7 @@ def test_a_resctrl_group_we_could_not_make_is_not_removed_when_somebody_else_mak
     node = emulate("intel-2s-ht")
     files = node.sandbox.files
     node.host()
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.sandbox.fail(f"{RESCTRL}/BE", errno.ENOSPC)
         ticks = node.ticks(agent, 1)
         refused = {str(step.place): step.error for step in ticks[-1].applied if not step.ok}

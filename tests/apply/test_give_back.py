@@ -5,50 +5,33 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from typing import Any
 
+import applierbench
 import pytest
 from emulated import Emulated
 from hooked_files import HookedFiles, refusing
 
-from koordlite import changes, plan
-from koordlite.apply import Applier
+from koordlite import changes
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.published import TopologyChange
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Original, RunState
 from koordlite.model.status import AppliedStep
-from koordlite.observe import Observer
-from koordlite.plan import Plan
 
 Make = Callable[..., Emulated]
 BE = "kubepods/besteffort"
 SET, QUOTA = f"{BE}/cpuset.cpus", f"{BE}/cpu.quota"
 
 
-class Bench:
-    """An applier on a node, and the pictures it works from."""
-
-    def __init__(self, node: Emulated, journal: Any, files: Any = None) -> None:
-        self.node, self.host = node, node.host(files)
-        self.observer = Observer(self.host, node.cluster, tasks_seconds=1.0)
-        self.applier = Applier(self.host, node.cluster, journal)
-
-    def take(self, *changes: Change) -> list[AppliedStep]:
-        seen = self.observer.observe(lambda *_: RunState(ours=self.applier.ours, found=self.applier.originals))
-        owners = {change.place: "cpusetPools" for change in changes}
-        return list(self.applier.apply(Plan(plan.order(changes, seen.cgroups), owners=owners), seen))
-
-    def foreign(self) -> list[str]:
-        self.node.sandbox.advance(1.0)
-        return [str(write.place) for write in self.applier.foreign_writes(self.observer.observe())]
+class Bench(applierbench.Bench):
+    def take(self, *changes: Change, owner: str = "cpusetPools") -> list[AppliedStep]:
+        return super().take(*changes, owner=owner)
 
 
 def test_what_was_found_is_in_the_picture_with_its_writer(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
         assert bench.applier.originals == {}
         bench.take(CgroupChange(BE, "cpu.quota", 50_000), CgroupChange(BE, "cpuset.cpus", CPUSet([1])))
         assert bench.applier.originals == {
@@ -63,8 +46,7 @@ def test_what_was_found_is_in_the_picture_with_its_writer(emulate: Make) -> None
 
 def test_a_place_given_back_leaves_the_journal_and_others_may_write_it(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
         bench.take(CgroupChange(BE, "cpu.quota", 50_000))
         assert changes.parse(QUOTA) in bench.applier.ours
         bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True))
@@ -86,8 +68,7 @@ def test_a_place_that_could_not_be_given_back_stays_ours(emulate: Make) -> None:
 
 def test_a_group_that_is_gone_is_given_back(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
         group = bench.observer.observe().places["uid-web"].group
         bench.take(CgroupChange(group, "cpu.quota", 90_000))
         node.sandbox.vanish(group)
@@ -102,15 +83,14 @@ def full(*_: object) -> None:
 
 def test_a_journal_that_cannot_forget_stops_nothing_else(emulate: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
         bench.take(CgroupChange(BE, "cpu.quota", 50_000))
         monkeypatch.setattr("koordlite.host.journal.file.store", full)
         note = TopologyChange("key", "text")
         steps = {str(s.place): s for s in bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True), note)}
         assert (steps[QUOTA].ok, steps[str(note.place)].ok) == (True, True)
         assert "No space left on device" in steps["journal"].error
-        assert set(map(str, journal.places)) == {QUOTA}
+        assert set(map(str, bench.journal.places)) == {QUOTA}
         monkeypatch.undo()
         assert [str(step.place) for step in bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True))] == [QUOTA]
-        assert journal.places == frozenset()
+        assert bench.journal.places == frozenset()

@@ -28,8 +28,7 @@ def at_work(folder: Path, use: str, **slo: int) -> Iterator[tuple[Emulated, Agen
     node.pod("batch", "BE", "greedy")
     if slo:
         node.slo(**slo)
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.ticks(agent, 4)
         yield node, agent
 

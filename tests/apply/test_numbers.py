@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import applierbench
 import pytest
 from emulated import Emulated
 
-from koordlite import plan
-from koordlite.apply import Applier, restore
+from koordlite.apply import restore
 from koordlite.apply.kind import GONE
 from koordlite.apply.kinds import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cgroup_fields import CgroupField
-from koordlite.model.picture.groups import RunState
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status import AppliedStep
 from koordlite.observe import Observer
 from koordlite.observe.wants import Wants
-from koordlite.plan import Plan
 
 Make = Callable[..., Emulated]
 BE = "kubepods/besteffort"
@@ -34,21 +31,12 @@ def asked(_slo: SLO, _pods: tuple[Pod, ...]) -> Wants:
     return Wants(frozenset(FIELDS))
 
 
-class Bench:
-    """An applier, and an observer that was asked for the fields."""
-
-    def __init__(self, node: Emulated, journal: Any) -> None:
-        self.node, self.journal, self.host = node, journal, node.host()
-        self.observer = Observer(self.host, node.cluster, tasks_seconds=1.0, needs_of=asked)
-        self.applier = Applier(self.host, node.cluster, journal)
+class Bench(applierbench.Bench):
+    """Its observer is asked for the fields."""
 
     def look(self) -> Snapshot:
         self.node.sandbox.advance(1.0)
-        return self.observer.observe(lambda *_: RunState(ours=self.applier.ours, found=self.applier.originals))
-
-    def take(self, *changes: CgroupChange) -> list[AppliedStep]:
-        seen = self.look()
-        return list(self.applier.apply(Plan(plan.order(changes, seen.cgroups)), seen))
+        return super().look()
 
     def content(self) -> dict[str, bytes | None]:
         supported = self.host.cgroups.supported(FIELDS)
@@ -59,7 +47,7 @@ class Bench:
 def bench(request: pytest.FixtureRequest, emulate: Make) -> Any:
     node = emulate(request.param)
     with node.journal() as journal:
-        yield Bench(node, journal)
+        yield Bench(node, journal, needs_of=asked)
 
 
 def test_only_what_is_asked_for_and_there_is_in_the_picture(bench: Bench) -> None:

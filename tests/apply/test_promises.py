@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import applierbench
 from emulated import Emulated
 
 from koordlite import apply, plan
@@ -24,7 +25,6 @@ from koordlite.model.change import Change, ClusterChange, NodeChange
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.picture.groups import RunState
 from koordlite.model.wire.objects import Zone, ZoneResource
-from koordlite.observe import Observer
 from koordlite.plan import Plan
 
 Make = Callable[..., Emulated]
@@ -38,24 +38,20 @@ PROMISES = (
 )
 
 
-class Bench:
-    """An applier on a node, and the pictures it works from."""
+class Bench(applierbench.Bench):
+    """A node that has a topology."""
 
-    def __init__(self, node: Emulated, journal: Any) -> None:
-        self.cluster, self.host = node.cluster, node.host()
-        self.observer = Observer(self.host, node.cluster, tasks_seconds=1.0)
-        self.applier = Applier(self.host, node.cluster, journal)
-        self.take(ZonesChange((ZONE,), ("None",)))
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.done(ZonesChange((ZONE,), ("None",)))
 
-    def take(self, *changes: Change, strategy: str = "") -> None:
-        seen = self.observer.observe(lambda *_: RunState(ours=self.applier.ours))
-        owners = {change.place: strategy for change in changes}
-        steps = self.applier.apply(Plan(plan.order(changes, seen.cgroups), owners=owners), seen)
-        assert all(step.ok for step in steps)
+    def done(self, *changes: Change, strategy: str = "") -> None:
+        """Apply the changes, of which none is refused."""
+        assert all(step.ok for step in self.take(*changes, owner=strategy))
 
     def promised(self) -> tuple[Any, Any, Any]:
         """Resource of the Node, annotation of the Node, resource of the zone."""
-        view = self.cluster.view()
+        view = self.node.cluster.view()
         assert view.node
         assert view.topology
         assert view.topology.zones
@@ -66,10 +62,9 @@ class Bench:
 
 def test_each_promise_is_noted_with_what_stood_there(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
-        bench.take(*PROMISES, strategy="beAllocatable")
-        assert journal.entries == (
+    with Bench.at(node) as bench:
+        bench.done(*PROMISES, strategy="beAllocatable")
+        assert bench.journal.entries == (
             NodeResource(resource=CPU, previous=None, strategy="beAllocatable"),
             NodeAnnotation(key="example.com/worth", previous=None, strategy="beAllocatable"),
             ZoneAmount(zone="node-0", resource=CPU, previous=None, strategy="beAllocatable"),
@@ -79,46 +74,42 @@ def test_each_promise_is_noted_with_what_stood_there(emulate: Make) -> None:
 
 def test_the_first_note_stays(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
-        bench.take(*PROMISES)
-        noted = journal.entries
-        bench.take(NodeResourceChange(CPU, 7), NodeAnnotationChange("example.com/worth", None))
-        assert journal.entries == noted
+    with Bench.at(node) as bench:
+        bench.done(*PROMISES)
+        noted = bench.journal.entries
+        bench.done(NodeResourceChange(CPU, 7), NodeAnnotationChange("example.com/worth", None))
+        assert bench.journal.entries == noted
 
 
 def test_all_of_it_is_taken_back(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
-        bench.take(*PROMISES)
-        steps = apply.restore(bench.host, journal, node.cluster)
+    with Bench.at(node) as bench:
+        bench.done(*PROMISES)
+        steps = apply.restore(bench.host, bench.journal, node.cluster)
         assert [(step.place, step.value, step.ok) for step in steps] == [
             (change.place, "(removed)", True) for change in PROMISES
         ]
         assert bench.promised() == (None, None, None)
-        assert not journal.entries
+        assert not bench.journal.entries
 
 
 def test_what_a_strategy_promises_anew_stays_until_then(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
-        bench.take(PROMISES[0], strategy="beAllocatable")
-        bench.take(PROMISES[1], strategy="cpuNormalization")
-        steps = apply.restore(bench.host, journal, node.cluster, staying=["beAllocatable"])
+    with Bench.at(node) as bench:
+        bench.done(PROMISES[0], strategy="beAllocatable")
+        bench.done(PROMISES[1], strategy="cpuNormalization")
+        steps = apply.restore(bench.host, bench.journal, node.cluster, staying=["beAllocatable"])
         assert [step.place for step in steps] == [PROMISES[1].place]
         assert bench.promised()[:2] == ("5", None)
-        assert journal.places == {PROMISES[0].place}
+        assert bench.journal.places == {PROMISES[0].place}
 
 
 def test_when_each_amount_was_written_is_known(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
-        bench.take(PROMISES[0])
+    with Bench.at(node) as bench:
+        bench.done(PROMISES[0])
         node.sandbox.advance(5.0)
-        bench.take(PROMISES[2])
+        bench.done(PROMISES[2])
         first, second = (bench.applier.last_sync[change.place] for change in (PROMISES[0], PROMISES[2]))
         assert second - first == 5.0
         assert (
@@ -148,9 +139,8 @@ class WithoutTopology:
 
 def test_what_is_refused_of_the_topology_is_not_told_of_the_node(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
-        bench.applier = Applier(bench.host, WithoutTopology(node), journal)
+    with Bench.at(node) as bench:
+        bench.applier = Applier(bench.host, WithoutTopology(node), bench.journal)
         seen = bench.observer.observe()
         steps = bench.applier.apply(Plan(plan.order(PROMISES, seen.cgroups)), seen)
         assert {step.place: step.ok for step in steps} == {change.place: change in PROMISES[:2] for change in PROMISES}
@@ -161,7 +151,7 @@ def test_what_is_refused_of_the_topology_is_not_told_of_the_node(emulate: Make) 
 def test_the_node_is_given_back_and_forgotten_also_when_the_topology_cannot_be(emulate: Make) -> None:
     node = emulate("small")
     with node.journal() as journal:
-        Bench(node, journal).take(*PROMISES)
+        Bench(node, journal).done(*PROMISES)
         steps = apply.restore(node.host(), journal, WithoutTopology(node))
         assert {step.place for step in steps if not step.ok} == {PROMISES[2].place}
         assert journal.places == {PROMISES[2].place}
@@ -176,9 +166,8 @@ def _rewritten(node: Emulated, bench: Bench, *theirs: ClusterChange) -> list[tup
 
 def test_what_another_controller_makes_of_a_promise_is_told_once(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
-        bench.take(*PROMISES)
+    with Bench.at(node) as bench:
+        bench.done(*PROMISES)
         assert _rewritten(node, bench) == []
         assert _rewritten(node, bench, NodeResourceChange(CPU, 9), NodeAnnotationChange("example.com/worth", None)) == [
             (str(PROMISES[0].place), "5", "9"),
@@ -190,14 +179,13 @@ def test_what_another_controller_makes_of_a_promise_is_told_once(emulate: Make) 
 def test_a_fight_over_a_promise_slows_down(emulate: Make) -> None:
     """As over a file: each further foreign write doubles the time before the next correction, up to a minute."""
     node, waits = emulate("small"), []
-    with node.journal() as journal:
-        bench = Bench(node, journal)
-        bench.take(PROMISES[0])
+    with Bench.at(node) as bench:
+        bench.done(PROMISES[0])
         for _ in range(7):
             assert _rewritten(node, bench, NodeResourceChange(CPU, 9))
             waited = 0
             while bench.promised()[0] == "9":
-                bench.take(PROMISES[0])
+                bench.done(PROMISES[0])
                 node.sandbox.advance(1.0)
                 waited += 1
             waits.append(waited - 1)
@@ -206,23 +194,21 @@ def test_a_fight_over_a_promise_slows_down(emulate: Make) -> None:
 
 def test_what_goes_with_a_fought_promise_waits_with_it(emulate: Make) -> None:
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
+    with Bench.at(node) as bench:
         for _ in range(2):
-            bench.take(*PROMISES[:2], strategy="beAllocatable")
+            bench.done(*PROMISES[:2], strategy="beAllocatable")
             assert _rewritten(node, bench, NodeResourceChange(CPU, 9))
-        bench.take(PROMISES[0], NodeAnnotationChange("example.com/worth", "1.30"), strategy="beAllocatable")
+        bench.done(PROMISES[0], NodeAnnotationChange("example.com/worth", "1.30"), strategy="beAllocatable")
         assert bench.promised()[:2] == ("9", "1.20")
-        bench.take(NodeAnnotationChange("example.com/worth", "1.30"), strategy="cpuNormalization")
+        bench.done(NodeAnnotationChange("example.com/worth", "1.30"), strategy="cpuNormalization")
         assert bench.promised()[:2] == ("9", "1.30"), "another strategy's goes on"
 
 
 def test_a_write_of_unknown_fate_is_nobody_elses(emulate: Make) -> None:
     """The cluster took it and its answer was lost: what stands there is ours."""
     node = emulate("small")
-    with node.journal() as journal:
-        bench = Bench(node, journal)
-        bench.take(PROMISES[0])
+    with Bench.at(node) as bench:
+        bench.done(PROMISES[0])
         cluster = WithoutTopology(node)
         cluster.lost = True
         bench.applier._cluster = cluster

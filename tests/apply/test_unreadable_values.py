@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import applierbench
 import pytest
 from emulated import BOOT, Emulated
 from hooked_files import HookedFiles, unchanged
 
 from koordlite import plan
-from koordlite.apply import Applier, restore
+from koordlite.apply import restore
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.system import SystemFileChange
 from koordlite.host.journal import journal
 from koordlite.host.journal.journal import FileEntry, Journal
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.picture.groups import RunState
 from koordlite.model.status import AppliedStep
-from koordlite.observe import Observer
 from koordlite.plan import Plan
 
 Make = Callable[..., Emulated]
@@ -31,19 +30,17 @@ def garbled_at(end: str) -> Callable[[str, bytes], bytes]:
     return lambda path, content: b"garbage\n" if path.endswith(end) else content
 
 
-class Bench:
-    """An applier whose files can be garbled between its look and its writes."""
+class Bench(applierbench.Bench):
+    """Files can be garbled between its look and its writes."""
 
     def __init__(self, node: Emulated, held: Journal) -> None:
         self.files = HookedFiles(node.sandbox.files)
-        self.host = node.host(self.files)
-        self._observer = Observer(self.host, node.cluster, tasks_seconds=1.0)
-        self.applier = Applier(self.host, node.cluster, held)
+        super().__init__(node, held, self.files)
 
-    def take(self, *changes: Change, garbled: str = "") -> list[AppliedStep]:
-        seen = self._observer.observe(lambda *_: RunState(ours=self.applier.ours, found=self.applier.originals))
+    def take(self, *changes: Change, owner: str = "cpusetPools", garbled: str = "") -> list[AppliedStep]:
+        seen = self.look()
         self.files.content = garbled_at(garbled) if garbled else unchanged
-        owners = {change.place: "cpusetPools" for change in changes}
+        owners = {change.place: owner for change in changes}
         return list(self.applier.apply(Plan(plan.order(changes, seen.cgroups), owners=owners), seen))
 
 

@@ -22,8 +22,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     node, moments = Emulated("small", folder), list[RoundRecord]()
     node.pod("web", "LS", "wave(low=500m,high=4,period=30)")
     node.pod("a-best-effort-pod-with-a-rather-long-name-as-jobs-have-them-7d9f8c6b5-x2x4z", "BE", "greedy")
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         for _ in range(40):
             agent.tick()
             assert agent.last_round

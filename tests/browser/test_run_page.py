@@ -23,8 +23,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     node.pod("web", "LS", "wave(low=2,high=24,period=60)")
     for number in range(slices.amount(12, 3)):
         node.pod(f"crunch-{number}", "BE", "greedy")
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         for _ in range(slices.amount(90, 10)):
             run.add(agent.tick())
             node.sandbox.advance(1.0)

@@ -220,8 +220,7 @@ def test_the_cpus_of_a_reservation_are_in_no_pool_and_the_owner_gets_just_them(t
     node.pod("hold", "LSR", "0", request="2", status='{"cpuset":"2-3"}')
     node.pod("web", "LS", "8", request="2")
     node.pod("batch", "BE", "64")
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         for name in ("hold", "owner"):
             tick = node.ticks(agent, 5)[-1]
             found = {d.subject: d for d in tick.decisions if d.subject.startswith("pod/") and "cpuset" in d.evidence}
@@ -241,8 +240,7 @@ def pools(decisions: Iterable[Decision]) -> dict[str, object]:
 def test_a_pod_that_requests_nothing_takes_no_cpu_out_of_the_pools(tmp_path: Path) -> None:
     node = Emulated("small", tmp_path)
     node.pod("web", "LS", "500m")
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         quiet = pools(node.ticks(agent, 2)[-1].decisions)
         everything = json.dumps({"cpuset": f"0-{node.cpus - 2}"})
         node.pod("evil", "LSE", "0", status=everything)
@@ -259,8 +257,7 @@ def test_suppression_does_not_switch_off_and_best_effort_stays_off_reserved_cpus
     node.node(reservation='{"reservedCPUs":"0"}')
     node.pod("batch", "BE", "64")
     node.pod("web", "LS", "4", request="8")
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.ticks(agent, 10)
         limit = len(CPUSet.parse(node.best_effort_cpus()))
         node.pod("evil", "LSE", "0", status=json.dumps({"cpuset": f"0-{node.cpus - 1}"}))
@@ -274,8 +271,7 @@ def test_suppression_does_not_switch_off_and_best_effort_stays_off_reserved_cpus
 def test_the_cpus_of_an_lse_pod_are_not_taken_by_a_later_one(tmp_path: Path) -> None:
     node = Emulated("intel-2s-ht", tmp_path)
     node.pod("zdb", "LSE", "2", request="4", status='{"cpuset":"2-5"}')
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.ticks(agent, 2)
         node.pod("evil", "LSE", "2", request="4", status='{"cpuset":"4-7"}')
         tick = node.ticks(agent, 3)[-1]
@@ -381,8 +377,7 @@ def test_promises_are_remembered_while_not_all_pods_are_known(tmp_path: Path) ->
 def test_a_pod_that_shrinks_in_place_keeps_its_promise_and_gives_back_the_rest(tmp_path: Path) -> None:
     node = Emulated("intel-2s-ht", tmp_path)
     node.pod("db", "LSR", "4", request="4", status='{"cpuset":"2-3,18-19"}')
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         assert claims(node.ticks(agent, 2)[-1]) == {"db": "2-3,18-19"}
         node.pod("db", "LSR", "2", request="2", status='{"cpuset":"2-3,18-19"}')
         tick = node.ticks(agent, 2)[-1]

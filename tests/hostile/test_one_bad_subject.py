@@ -38,8 +38,7 @@ def test_a_burst_policy_that_nobody_knows_costs_its_pod_alone(tmp_path: Path, te
     node = Emulated("intel-2s-ht", tmp_path)
     node.raw_slo(BURST)
     tenants.create(node, "web", "LS", requests=ONE_CPU, limits=ONE_CPU, cpu="2")
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.ticks(agent, 3)
         notes = {"koordinator.sh/cpuBurst": text}
         tenants.create(node, "evil", "LS", requests=ONE_CPU, limits=ONE_CPU, cpu="2", annotations=notes)
@@ -133,8 +132,7 @@ def test_a_subject_is_judged_again_when_it_has_been_corrected(tmp_path: Path, mo
     monkeypatch.setattr(strategies, "discover", lambda: rules)
     node = Emulated("small", tmp_path)
     node.pod("web", "LS", "1")
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.ticks(agent, 3)
         bad["annotation"] = False
         (found,) = [

@@ -342,8 +342,7 @@ def test_batch_values_come_within_one_tick_then_nothing_is_written_and_all_goes_
     batch(either, "one", 500)
     either.cluster.view()
     found = batch_files(either)
-    with either.journal() as journal:
-        agent = either.agent(journal)
+    with either.at_work() as agent:
         either.ticks(agent, 1)
         assert any(value != found[path] for path, value in batch_files(either).items())
         batch(either, "late", 700)
@@ -382,8 +381,7 @@ def test_a_memory_limit_waits_until_the_pod_fits_and_kills_nobody(either: Node) 
 
 def test_batch_quotas_make_way_for_the_policy_cfs_quota_and_come_back(either: Node) -> None:
     batch(either, "one", 1500)
-    with either.journal() as journal:
-        agent = either.agent(journal)
+    with either.at_work() as agent:
         for policy in ("cpuset", "cfsQuota", "cpuset"):
             either.slo(policy=policy, resctrl=False)
             steps = [step for tick in either.ticks(agent, 15) for step in tick.applied]

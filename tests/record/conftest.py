@@ -21,8 +21,7 @@ def moments(tmp_path_factory: pytest.TempPathFactory) -> list[RoundRecord]:
     node.pod("web", "LS", "wave(low=1,high=6,period=20,noise=0.2)")
     node.pod("crunch", "BE", "greedy")
     found = []
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         for second in range(20):
             if second == 5:
                 node.pod("late", "BE", "2")

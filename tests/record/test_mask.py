@@ -27,8 +27,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> list[RoundRecord]:
         path = node.folder / f"pod-{name}.yaml"
         path.write_text(path.read_text().replace("labels:", "labels:\n    acme.example/owner: team-blue"))
     found = []
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         for _ in range(5):
             agent.tick()
             assert agent.last_round

@@ -129,8 +129,7 @@ def test_they_agree_about_cpus_that_kubelet_gives_through_a_move_by_hand_an_end_
     node.pod("web", "", "2", request="4", guaranteed=True, static_cpus="4-7")
     node.pod("cache", "", "1", request="2", guaranteed=True, static_cpus="14-15")
     node.pod("batch", "BE", "3")
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.run(agent)
         calm = node.views()
         assert set(calm.free.values()) == {"0-3,8-13,16-31"} and calm.state == "ok"
@@ -189,8 +188,7 @@ def test_they_leave_out_cpus_that_are_reserved_by_annotation_alone(node: Node) -
     """Kubelet has 12 of 16 CPUs left on NUMA node 0: it does not know the annotation."""
     node.node(cpu_manager="static", reservation='{"reservedCPUs":"0-1"}')
     node.pod("web", "", "2", request="4", guaranteed=True, static_cpus="4-7")
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         node.run(agent)
         result = node.views()
         assert set(result.free.values()) == {"2-3,8-31"}

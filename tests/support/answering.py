@@ -12,8 +12,7 @@ from koordlite.report.web.endpoints import Endpoints
 def answering(node: Emulated, *, ticks: int) -> Endpoints:
     """The endpoints of an agent that has observed the node so many times, a second apart."""
     run, endpoints = History({}, {}), Endpoints(period_seconds=1.0, registry=CollectorRegistry())
-    with node.journal() as journal:
-        agent = node.agent(journal)
+    with node.at_work() as agent:
         for _ in range(ticks):
             tick = agent.tick()
             run.add(tick)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,12 @@ class Emulated:
             unjournaled=unjournaled,
             open_journal=open_journal,
         )
+
+    @contextlib.contextmanager
+    def at_work(self, mode: Mode = "enforce", files: Files | None = None, **more: Any) -> Iterator[Agent]:
+        """An agent in this mode, whose journal is held while the block runs."""
+        with self.journal() as journal:
+            yield self.agent(journal, mode, files, **more)
 
     def ticks(self, agent: Agent, count: int) -> list[Tick]:
         """That many ticks, a second apart."""

@@ -61,8 +61,7 @@ def measure(pods: int, notes: Mapping[str, str], *, ticks: int) -> tuple[float, 
             kind = nodes.KINDS[number % 2][1]
             requests = {keys.BATCH_CPU: "1000"} if kind == "BE" else {"cpu": "50m"}
             tenants.create(node, f"p{number}", kind, annotations=notes, requests=requests, cpu="0.05")
-        with node.journal() as journal:
-            agent = node.agent(journal, "enforce")
+        with node.at_work("enforce") as agent:
             node.ticks(agent, 8)
             gc.collect()
             spent = []
