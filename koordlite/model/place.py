@@ -66,8 +66,7 @@ class PlaceKind:
 
     def place(self, *parts: str) -> Place:
         """The place with these parts."""
-        place = self._places.get(parts)
-        if place is None:
+        if (place := self._places.get(parts)) is None:
             if len(self._places) >= _MOST_PLACES:
                 self._places.clear()
             place = self._places[parts] = Place(self, parts)

@@ -327,3 +327,15 @@ def test_this_machine_has_a_boot_id(tmp_path: Path) -> None:
         held.record([GroupEntry(group="BE")])
     assert journal.read(tmp_path) == (GroupEntry(group="BE"),)
     assert journal.read(tmp_path, boot_id="another") == ()
+
+
+def test_entries_that_are_read_share_their_texts(tmp_path: Path) -> None:
+    """Two thousand entries of a full node name a few hundred groups and a dozen values."""
+    with Journal.open(tmp_path, boot_id=BOOT) as held:
+        held.record([found("kubepods/a"), found("kubepods/a", b"0-3\n", "cpuset.mems")])
+    one, other = journal.read(tmp_path, boot_id=BOOT)
+    assert isinstance(one, FileEntry)
+    assert isinstance(other, FileEntry)
+    assert one.group is other.group
+    assert one.text is other.text
+    assert one.strategy is other.strategy
