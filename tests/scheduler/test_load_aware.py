@@ -164,6 +164,26 @@ def test_for_a_while_after_its_start_a_measured_pod_counts_with_its_estimate() -
     assert judged(None, other, args=first, metric=metric).refusal("a") == ""
 
 
+@pytest.mark.parametrize(
+    ("seconds", "refusal"),
+    [
+        pytest.param("600", CPU, id="as long as it says"),
+        pytest.param("+600", CPU, id="with a sign, as Go reads it"),
+        pytest.param("0", "", id="0 takes the place of the usual 600"),
+        pytest.param("-1", CPU, id="below 0: the usual 600"),
+        pytest.param("5.5", CPU, id="no whole number: the usual 600"),
+    ],
+)
+def test_a_pod_may_say_how_long_its_estimate_counts(seconds: str, refusal: str) -> None:
+    args = LoadAwareSchedulingArgs(
+        allow_customize_estimation=True, estimated_seconds_after_pod_scheduled=0 if seconds == "+600" else 600
+    )
+    notes = {"scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled": seconds}
+    other = on_a("other", "20", seconds_ago=300.0, annotations=notes)
+    metric = measured(cpu="55", pods={"other": ("1", "koord-prod")})
+    assert judged(None, other, args=args, metric=metric).refusal("a") == refusal
+
+
 def test_a_pod_may_say_its_own_estimate_where_that_is_allowed() -> None:
     notes = {"scheduling.koordinator.sh/load-estimated-scaling-factors": '{"cpu": 10}'}
     obj = pod("p", cpu="20", annotations=notes)
@@ -210,6 +230,9 @@ def test_a_node_may_have_thresholds_of_its_own() -> None:
     assert judged(own=node(annotations=notes), metric=measured(cpu="80")).refusal("a") == ""
     broken = {"scheduling.koordinator.sh/usage-thresholds": "{"}
     assert judged(own=node(annotations=broken), metric=measured(cpu="80")).refusal("a") == CPU
+    other = {"scheduling.koordinator.sh/usage-thresholds": '{"usageThresholds": {"example.com/gpu": 90}}'}
+    old = measured(cpu="80", age=200.0)
+    assert judged(own=node(annotations=other), metric=old).refusal("a") == "", "no argument names the resource"
 
 
 @pytest.mark.parametrize("raw", ['{"cpu": "100"}', '{"cpu": 100}'], ids=["text", "number"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import re
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
@@ -35,6 +36,7 @@ MOST_AMOUNT = 2**63 - 1
 """Kubernetes counts in int64. What a report, a Node or a pod says is more counts as this, and what is below 0 as 0."""
 Percent = Annotated[int, msgspec.Meta(ge=0, le=1000)]
 """What annotations may say; Koordinator checks only its own arguments (0 to 100)."""
+_SECONDS = re.compile(r"\+?[0-9]{1,9}")
 _UNASKED = {"cpu": 250, "memory": 200 * 2**20}
 """What a pod that asks for nothing is taken to use."""
 _THRESHOLDS, _FACTORS = {"cpu": 65, "memory": 95}, {"cpu": 85, "memory": 70}
@@ -242,10 +244,8 @@ def pod_load(obj: objects.PodObject, args: LoadAwareSchedulingArgs, now: float) 
     scheduled, initialized = conditions.get("PodScheduled"), conditions.get("Initialized")
     at = times.parse_or_none(scheduled.last_transition_time) if scheduled else None
     ready = times.parse_or_none(initialized.last_transition_time) if initialized else None
-    after_scheduled = _whole(notes.get(keys.LOAD_SECONDS_SCHEDULED)) or args.estimated_seconds_after_pod_scheduled or 0
-    after_initialized = (
-        _whole(notes.get(keys.LOAD_SECONDS_INITIALIZED)) or args.estimated_seconds_after_initialized or 0
-    )
+    after_scheduled = _own_seconds(notes.get(keys.LOAD_SECONDS_SCHEDULED), args.estimated_seconds_after_pod_scheduled)
+    after_initialized = _own_seconds(notes.get(keys.LOAD_SECONDS_INITIALIZED), args.estimated_seconds_after_initialized)
     at = now if at is None else at
     until = at + after_scheduled if after_scheduled else 0.0
     if ready is not None and after_initialized:
@@ -400,8 +400,9 @@ def _seconds(text: str | None) -> float:
         return -1.0
 
 
-def _whole(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
+def _own_seconds(text: str | None, usual: int | None) -> int:
+    """Seconds of an annotation, 0 too, as Go's ParseInt reads them; else the usual ones."""
+    return int(text) if text and _SECONDS.fullmatch(text) else usual or 0
 
 
 T = typing.TypeVar("T")
@@ -428,15 +429,20 @@ class _CustomThresholds(msgspec.Struct, frozen=True, rename="camel"):
     aggregated_usage: _CustomAggregated | None = None
 
     def over(self, args: LoadAwareSchedulingArgs) -> Thresholds:
-        """These, and those of the arguments for what is not given here."""
+        """These, and those of the arguments for what is not given here. Of resources that no argument names, nothing
+        counts."""
+
+        def counted(thresholds: Amounts) -> Amounts:
+            return {name: percent for name, percent in thresholds.items() if name in args.resources}
+
         usual, own = args.thresholds, self.aggregated_usage
-        prod = self.prod_usage_thresholds or usual.prod
+        prod = counted(self.prod_usage_thresholds or usual.prod)
         if own is not None and own.usage_thresholds and own.usage_aggregation_type:
             kind = own.usage_aggregation_type, _seconds(own.usage_aggregated_duration)
-            return Thresholds(own.usage_thresholds, prod, kind)
+            return Thresholds(counted(own.usage_thresholds), prod, kind)
         if usual.aggregation is not None:
             return Thresholds(usual.usage, prod, usual.aggregation)
-        return Thresholds(self.usage_thresholds or usual.usage, prod)
+        return Thresholds(counted(self.usage_thresholds or usual.usage), prod)
 
 
 _PLAIN = {"cpu": "cpu", "memory": "memory", keys.BATCH_CPU: "cpu", keys.BATCH_MEMORY: "memory"}
