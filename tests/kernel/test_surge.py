@@ -19,7 +19,7 @@ from tests.kernel.conftest import Rig
 
 SERVICE = Pod("service", "Burstable", "LS")
 BATCH = Pod("batch", containers=("main", "side"))
-INTERVAL_SECONDS = 6
+INTERVAL_SECONDS = 3
 LEAST_ROOM_US = 40_000
 """Quota that best effort must have before the surge, so that one CPU of a service takes some of it."""
 
