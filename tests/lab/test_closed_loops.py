@@ -13,6 +13,7 @@ from emulated import Emulated
 from koordlite.agent import Agent
 from koordlite.config import Settings
 from koordlite.lab.load.workloads import Workload
+from koordlite.lab.machine.clock import LONGEST_STEP
 from koordlite.report.explain.subject import explain
 from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
@@ -23,6 +24,8 @@ ROOT = "/sys/fs/cgroup"
 
 class Node(Emulated):
     """A node whose pods also have memory, and whose agent has some rules switched on."""
+
+    longest_step = LONGEST_STEP
 
     def work(
         self,

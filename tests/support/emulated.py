@@ -37,11 +37,14 @@ CORE_SCHED = {"cpuQOS": {"enable": True}}
 class Emulated:
     """A machine of a shape, its manifests in `folder`, and an agent on it."""
 
+    longest_step = 0.5
+    """Seconds that pass at once; the product's own sandbox is finer than most tests look."""
+
     def __init__(self, shape: str | Machine, folder: Path) -> None:
         self.folder = folder / "manifests"
         self.folder.mkdir(exist_ok=True)
         self.state = folder / "state"
-        self.sandbox = KernelSandbox(shape)
+        self.sandbox = KernelSandbox(shape, longest_step=self.longest_step)
         self.cpus = len(self.sandbox.machine.cpus)
         self._written = 0
         manifests = ManifestCluster(self.folder, clock=self.sandbox.clock)
