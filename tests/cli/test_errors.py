@@ -15,7 +15,7 @@ import koordlite.cli
 COMMANDS = """
 koordlite simulate NONE
 koordlite simulate FOLDER
-koordlite simulate configs/scenarios/reservation-added.yaml --html NONE/x
+koordlite simulate FOLDER/scenario.txt --html NONE/x
 koordlite check-node --recorded NONE
 koordlite check-node --recorded FILE
 koordlite resctrl show --recorded NONE
@@ -68,6 +68,7 @@ def test_what_is_not_there_is_named_in_words(
     monkeypatch.chdir(ROOT)
     monkeypatch.delenv("KOORDLITE_URL", raising=False)
     (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "scenario.txt").write_text("machine: small\nduration: 2s\n")
     (tmp_path / "file").write_text("")
     places = {"NONE": tmp_path / "none", "FOLDER": tmp_path / "folder", "FILE": tmp_path / "file"}
     program, *words = shlex.split(line)

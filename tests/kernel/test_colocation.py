@@ -63,6 +63,8 @@ def test_every_kind_of_way_is_measured_and_leaves_nothing(tmp_path: pathlib.Path
     results, html = tmp_path / "results.jsonl", tmp_path / "page.html"
     chosen = ["alone", "static:0.4", "agent:cfsQuota,agent.reaction=off", "koordinator:cfsQuota", "agent:objective"]
     chosen = chosen[: slices.amount(5, 3)]
+    if not slices.WHOLE:
+        _begun(results)
     command = _command(results, "--keep-disturbed", "--html", str(html), "--way", *chosen)
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         _, said = process.communicate()
