@@ -15,7 +15,6 @@ from realnode.pods import Pod
 from realnode.quick import Quick
 from realnode.tree import Tree
 
-HERE = pathlib.Path(__file__).parent
 IDLE = frozenset(
     f"test_{name}"
     for name in (
@@ -50,7 +49,7 @@ def _missing() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    ours = [item for item in items if HERE in item.path.parents]
+    ours = [item for item in items if item.nodeid.startswith("tests/kernel/")]
     why = _missing() if ours else ""
     for item in ours:
         item.add_marker(pytest.mark.kernel)

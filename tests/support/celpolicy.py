@@ -49,13 +49,17 @@ class _Untyped:
 
 celpy.evaluation.Union = _Untyped()
 """cel-python makes these types anew at every step of an evaluation, which is a quarter of its time."""
-_ENVIRONMENT = celpy.Environment(annotations={"JSONPatch": celtypes.MessageType})
+
+
+@functools.cache
+def _environment() -> celpy.Environment:
+    return celpy.Environment(annotations={"JSONPatch": celtypes.MessageType})
 
 
 @functools.cache
 def _program(expression: str) -> Any:
     cel_functions.check(expression)
-    return _ENVIRONMENT.program(_ENVIRONMENT.compile(expression), functions=_FUNCTIONS)
+    return _environment().program(_environment().compile(expression), functions=_FUNCTIONS)
 
 
 @functools.cache
