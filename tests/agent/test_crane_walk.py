@@ -71,8 +71,7 @@ def test_from_the_published_object_through_the_scheduler_to_the_cpus(tmp_path: P
     node = start(tmp_path, reserved="0")
     cranepods.pod(node, "first", 4, {1: 4})
     amounts = {"cpu": Quantity.of(2)}
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal)
+    with cranepods.at_work(node) as agent:
         node.ticks(agent, 2)
         assert agent.snapshot is not None
         topology = node_reports.topology(agent.snapshot)
@@ -101,8 +100,7 @@ def test_a_pod_that_excludes_reserved_cpus_loses_cpu_0_of_its_set(tmp_path: Path
     node = start(tmp_path, threads=64, reserved="0")
     cranepods.pod(node, "nginx", 8, {1: 8})
     cranepods.pod(node, "shared")
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal)
+    with cranepods.at_work(node) as agent:
         node.ticks(agent, 2)
         assert cranepods.cpus(node, agent, "nginx") == "16-19,48-51"
         assert cranepods.cpus(node, agent, "shared") == "0-15,20-47,52-63"
@@ -124,8 +122,7 @@ def test_policies_side_by_side(tmp_path: Path, enforced: frozenset[str]) -> None
     cranepods.pod(node, "fixed", 2, {1: 2}, policy="immovable")
     cranepods.pod(node, "own", {"one": 1, "two": 2}, {1: 3}, policy="exclusive")
     cranepods.pod(node, "none", 2, {1: 2}, policy="none")
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal, enforced)
+    with cranepods.at_work(node, enforced) as agent:
         node.ticks(agent, 3)
         seen = {name: str(cpus) for name, cpus in cranepods.sets(node, agent).items()}
         assert seen["fixed/main"] == "4,12"
@@ -143,15 +140,13 @@ def test_a_restart_gives_every_container_the_cpus_it_had(tmp_path: Path) -> None
     node = start(tmp_path)
     for name in ("a", "b", "c"):
         cranepods.pod(node, name, 2, {0: 2})
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal)
+    with cranepods.at_work(node) as agent:
         node.ticks(agent, 2)
         node.remove("a")
         node.ticks(agent, 2)
         before = cranepods.sets(node, agent)
         assert (str(before["b/main"]), str(before["c/main"])) == ("1,9", "2,10")
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal)
+    with cranepods.at_work(node) as agent:
         agent.take_over()
         assert not [step for tick in node.ticks(agent, 3) for step in tick.applied]
         assert cranepods.sets(node, agent) == before
@@ -166,8 +161,7 @@ def test_pods_stay_on_the_cpus_that_crane_agent_gave_them(tmp_path: Path) -> Non
     entries = {"uid-here": {"main": "3,11"}, "uid-other": {"main": "4,12"}, "uid-gone": {"main": "0,8"}}
     left = {"policyName": "static", "defaultCpuSet": "0-2,4-10,12-15", "entries": entries, "checksum": 1}
     files = Beside(node.sandbox.files, {"/var/lib/kubelet/crane_cpu_manager_state": json.dumps(left).encode()})
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal, files=files)
+    with cranepods.at_work(node, files=files) as agent:
         node.ticks(agent, 2)
         assert cranepods.cpus(node, agent, "here") == "3,11"
         assert cranepods.cpus(node, agent, "other") == "0,8", "what is not on the promised NUMA node is chosen again"
@@ -187,8 +181,7 @@ def test_a_set_that_crane_agent_left_narrow_is_widened(tmp_path: Path, version: 
     (group,) = looking.snapshot.places["uid-web"].containers.values()
     node.host().cgroups.write(group, "cpuset.cpus", CPUSet.parse("1-7,9-15"))
     found = node.programmed()
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal)
+    with cranepods.at_work(node) as agent:
         node.ticks(agent, 2)
         assert cranepods.cpus(node, agent, "web") == "0-15"
         assert not [step for tick in node.ticks(agent, 3) for step in tick.applied]
@@ -210,8 +203,7 @@ class Beside(HookedFiles):
 def test_a_foreign_write_is_counted_and_put_right(tmp_path: Path) -> None:
     node = start(tmp_path)
     cranepods.pod(node, "nginx", 2, {0: 2})
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal)
+    with cranepods.at_work(node) as agent:
         node.ticks(agent, 3)
         assert agent.snapshot is not None
         (group,) = agent.snapshot.places["uid-nginx"].containers.values()
@@ -230,8 +222,7 @@ def test_broken_promises_of_an_earlier_run_are_reported_and_the_copy_counts(tmp_
     node.remove("a")
     path = node.state / crane_promises.NAME
     path.write_text('{"pods": 1}')
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal)
+    with cranepods.at_work(node) as agent:
         tick = node.ticks(agent, 1)[0]
         assert [problem.object for problem in tick.problems if "copy" in problem.do] == [str(path)]
         assert cranepods.cpus(node, agent, "b") == "1,9", "and not the CPUs of the first pod"
@@ -248,8 +239,7 @@ def test_with_no_readable_promises_nothing_is_changed_until_they_are_removed(tmp
     for path in files:
         path.write_text("{")
     held = node.programmed()
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal)
+    with cranepods.at_work(node) as agent:
         agent.take_over()
         (tick,) = node.ticks(agent, 1)
         assert tick.status == "degraded"
@@ -286,8 +276,7 @@ def test_under_the_static_policy_nothing_is_placed_and_what_was_goes_back(tmp_pa
     node.host()
     found = node.programmed()
     cranepods.pod(node, "nginx", 2, {0: 2})
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal)
+    with cranepods.at_work(node) as agent:
         node.ticks(agent, 2)
         assert cranepods.cpus(node, agent, "web") == "1-7,9-15"
         cranepods.kubelet(node, "static", "0")
@@ -303,8 +292,7 @@ def test_under_the_static_policy_nothing_is_placed_and_what_was_goes_back(tmp_pa
 def test_an_unknown_policy_of_kubelet_promises_nothing(tmp_path: Path) -> None:
     node = Emulated(cranepods.machine(16), tmp_path)
     cranepods.pod(node, "nginx", 2, {0: 2})
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal)
+    with cranepods.at_work(node) as agent:
         tick = node.ticks(agent, 2)[-1]
         assert said(tick, "crane").reason == "KubeletPolicyUnknown"
         assert cranepods.cpus(node, agent, "nginx") == "0-15"
@@ -313,8 +301,7 @@ def test_an_unknown_policy_of_kubelet_promises_nothing(tmp_path: Path) -> None:
 def test_a_result_beyond_the_request_gives_nothing(tmp_path: Path) -> None:
     node = start(tmp_path)
     cranepods.pod(node, "greedy", 2, {0: 8})
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal)
+    with cranepods.at_work(node) as agent:
         tick = node.ticks(agent, 2)[-1]
         refused = said(tick, "pod/ns/greedy")
         assert (refused.reason, refused.evidence["why"]) == (
@@ -327,8 +314,7 @@ def test_a_result_beyond_the_request_gives_nothing(tmp_path: Path) -> None:
 def test_promises_leave_latency_sensitive_pods_their_floor_and_the_one_that_breaks_it_is_told(tmp_path: Path) -> None:
     node = start(tmp_path)
     node.pod("pinned", "LSR", "1", request="2", status='{"cpuset":"0-1"}')
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal, WITH_POOLS)
+    with cranepods.at_work(node, WITH_POOLS) as agent:
         for name in ("first", "second", "third"):
             cranepods.pod(node, name, 3, {0: 3} if name == "first" else {1: 3})
             tick = node.ticks(agent, 2)[-1]
@@ -344,8 +330,7 @@ def test_promises_leave_latency_sensitive_pods_their_floor_and_the_one_that_brea
 def test_koordinators_assignment_and_cranes_promise_exclude_each_other_in_either_order(tmp_path: Path) -> None:
     node = start(tmp_path)
     cranepods.pod(node, "crane", 2, {0: 2})
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal, WITH_POOLS)
+    with cranepods.at_work(node, WITH_POOLS) as agent:
         node.ticks(agent, 2)
         node.pod("late", "LSR", "1", request="2", status='{"cpuset":"0-1"}')
         tick = node.ticks(agent, 3)[-1]
@@ -376,8 +361,7 @@ def test_memory_follows_where_asked_and_comes_back(tmp_path: Path) -> None:
 
 def placed(node: Emulated, enforced: frozenset[str]) -> nrt.ContainerPlacement:
     """The one container in the published placement."""
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal, enforced)
+    with cranepods.at_work(node, enforced) as agent:
         node.ticks(agent, 3)
         topology = node.cluster.view().topology
         assert topology is not None
@@ -409,8 +393,7 @@ def test_a_named_container_of_a_burstable_pod_has_its_cpus_alone_and_its_sidecar
     node = start(tmp_path, version=version)
     cranepods.pod(node, "web")
     cranepods.pod(node, "mixed", {**MIXED, "worker": 2}, {1: 2}, **{keys.EXCLUSIVE_CONTAINERS: "app"})
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal, enforced)
+    with cranepods.at_work(node, enforced) as agent:
         tick = node.ticks(agent, 3)[-1]
         sets = {name: str(cpus) for name, cpus in cranepods.sets(node, agent).items()}
         assert sets["mixed/app"] == "4,12"
@@ -446,8 +429,7 @@ def test_an_exclusive_claim_beyond_the_containers_own_whole_cpus_gives_nothing(
 ) -> None:
     node = start(tmp_path)
     cranepods.pod(node, "mixed", MIXED, zones, **{keys.EXCLUSIVE_CONTAINERS: names})
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal)
+    with cranepods.at_work(node) as agent:
         decision = said(node.ticks(agent, 2)[-1], "pod/ns/mixed")
         assert (decision.reason, decision.evidence["why"]) == ("CranePromiseRefused", why)
         assert cranepods.cpus(node, agent, "mixed", "app") == "0-15"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import cranepods
@@ -69,6 +71,12 @@ class Shop:
         both = {**modes.strategies, "numaAffinity": own}
         return Agent(self.node.host(), self.node.cluster, msgspec.structs.replace(modes, strategies=both), journal)
 
+    @contextlib.contextmanager
+    def at_work(self, **settings: object) -> Iterator[Agent]:
+        """Such an agent, whose journal is held while the block runs."""
+        with self.node.journal() as journal:
+            yield self.agent(journal, **settings)
+
     def cpus(self, agent: Agent, name: str) -> str:
         return cranepods.cpus(self.node, agent, name)
 
@@ -93,8 +101,7 @@ def test_pods_that_talk_come_onto_one_node_and_all_comes_back(
     tmp_path: Path, version: int, enforced: frozenset[str]
 ) -> None:
     shop = Shop(tmp_path, version, enforced=enforced)
-    with shop.node.journal() as journal:
-        agent = shop.agent(journal)
+    with shop.at_work() as agent:
         ticks = list(shop.node.ticks(agent, STEPS))
         no_conflicts(ticks)
         where = shop.cpus(agent, "front")
@@ -125,8 +132,7 @@ def test_observing_writes_nothing_and_says_the_same(tmp_path: Path) -> None:
 
 def test_a_pod_that_stops_talking_is_released_after_as_many_counts(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
-    with shop.node.journal() as journal:
-        agent = shop.agent(journal)
+    with shop.at_work() as agent:
         shop.node.ticks(agent, STEPS)
         assert shop.cpus(agent, "front") in NODES
         shop.pod("front", talks="elsewhere: 48")
@@ -142,8 +148,7 @@ def test_a_pod_that_stops_talking_is_released_after_as_many_counts(tmp_path: Pat
 
 def test_a_closed_policy_releases_every_pod_and_an_open_one_places_them_again(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
-    with shop.node.journal() as journal:
-        agent = shop.agent(journal)
+    with shop.at_work() as agent:
         ticks = list(shop.node.ticks(agent, STEPS))
         assert shop.cpus(agent, "front") in NODES
         shop.node.raw_slo({"numa-policy-config": {"podAffinity": False}})
@@ -160,12 +165,10 @@ def test_a_closed_policy_releases_every_pod_and_an_open_one_places_them_again(tm
 
 def test_a_restart_keeps_what_it_finds(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
-    with shop.node.journal() as journal:
-        agent = shop.agent(journal)
+    with shop.at_work() as agent:
         shop.node.ticks(agent, STEPS)
         before = shop.node.programmed()
-    with shop.node.journal() as journal:
-        agent = shop.agent(journal)
+    with shop.at_work() as agent:
         agent.take_over()
         ticks = list(shop.node.ticks(agent, STEPS))
         assert shop.node.programmed() == before
@@ -174,8 +177,7 @@ def test_a_restart_keeps_what_it_finds(tmp_path: Path) -> None:
 
 def test_exclusive_cpus_are_left_out_at_once(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
-    with shop.node.journal() as journal:
-        agent = shop.agent(journal)
+    with shop.at_work() as agent:
         shop.node.ticks(agent, STEPS)
         node = NODES.index(shop.cpus(agent, "front"))
         own = ("0-1,8-9", "4-5,12-13")[node]
@@ -199,8 +201,7 @@ def test_a_pod_stays_where_it_is_and_says_why(tmp_path: Path, more: dict[str, st
     shop = Shop(tmp_path)
     shop.pod("cache-0", **more)  # type: ignore[arg-type]
     shop.pod("front", talks=f"{more.get('namespace', 'ns')}/cache-0: 40, elsewhere: 8")
-    with shop.node.journal() as journal:
-        agent = shop.agent(journal)
+    with shop.at_work() as agent:
         ticks = list(shop.node.ticks(agent, STEPS))
         assert about(ticks[-1], "pod/ns/front").reason == reason, about(ticks[-1], "pod/ns/front")
         assert shop.cpus(agent, "front") == "0-15"
@@ -212,8 +213,7 @@ def test_declared_groups_need_no_count(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         shop.pod(name, **group)  # type: ignore[arg-type]
     shop.pod("wrong", **{"affinity.koordlite.io/numa-group": "no word!"})  # type: ignore[arg-type]
-    with shop.node.journal() as journal:
-        agent = shop.agent(journal, sample_seconds=0.0)
+    with shop.at_work(sample_seconds=0.0) as agent:
         ticks = list(shop.node.ticks(agent, 3))
         no_conflicts(ticks)
         (where,) = {shop.cpus(agent, name) for name in ("a", "b", "c")}
@@ -241,8 +241,7 @@ def test_oenuma_says_where_and_the_whitelist_says_who(tmp_path: Path) -> None:
     resource(
         shop, "Whitelist", "whitelist", {"effectiveflag": True, "targetPods": [{"namespace": "ns", "names": ["front"]}]}
     )
-    with shop.node.journal() as journal:
-        agent = shop.agent(journal, sample_seconds=0.0)
+    with shop.at_work(sample_seconds=0.0) as agent:
         ticks = list(shop.node.ticks(agent, 4))
         no_conflicts(ticks)
         assert {name: shop.cpus(agent, name) for name in ("front", "other", "cache-0")} == {
@@ -266,8 +265,7 @@ def test_a_record_gives_the_same_decisions(tmp_path: Path) -> None:
         {"effectiveflag": True, "targetPods": [{"namespace": "ns", "names": ["front cache-0"]}]},
     )
     moments = []
-    with shop.node.journal() as journal:
-        agent = shop.agent(journal)
+    with shop.at_work() as agent:
         for _ in range(STEPS):
             shop.node.ticks(agent, 1)
             assert agent.last_round is not None
@@ -288,8 +286,7 @@ def test_while_nothing_changes_nothing_is_judged_again(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     shop.node.slo(enable=False)
     shop.pod("other", talks="elsewhere: 20", uses="wave(low=0.1,high=2,period=7)")
-    with shop.node.journal() as journal:
-        agent = shop.agent(journal, sample_seconds=12.0)
+    with shop.at_work(sample_seconds=12.0) as agent:
         ticks = list(shop.node.ticks(agent, 40))[30:]
         judged = [about(tick, "pod/ns/front") for tick in ticks]
         assert judged[0].reason == "NUMAAffinity"

@@ -88,8 +88,7 @@ def test_a_journal_that_cannot_be_written_stops_every_write(emulate: Make, monke
 
 
 def test_the_first_value_found_is_the_one_kept(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         bench.take(HALF)
         bench.take(CgroupChange(BE, "cpu.quota", 40_000))
         (entry,) = bench.journal.entries
@@ -98,11 +97,10 @@ def test_the_first_value_found_is_the_one_kept(emulate: Make) -> None:
 
 
 def test_what_cannot_be_read_is_not_written_and_the_rest_is(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         seen = bench.observer.observe()
         path = bench.host.cgroups.path(BE, "cpu.quota")
-        node.sandbox.fail(path, errno.EACCES)
+        bench.node.sandbox.fail(path, errno.EACCES)
         set_change = CgroupChange(BE, "cpuset.cpus", CPUSet.parse("0-3"))
         steps = {str(s.place): s for s in bench.applier.apply(Plan((HALF, set_change)), seen)}
         assert set(map(str, bench.journal.places)) == {SET}
@@ -128,15 +126,13 @@ def test_a_refusal_keeps_the_kernels_words_and_does_not_stop_the_rest(emulate: M
 
 
 def test_resctrls_own_reason_is_kept(emulate: Make) -> None:
-    node = emulate("intel-2s-ht")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("intel-2s-ht")) as bench:
         steps = bench.last(SchemataChange("", "MB", {0: 500, 1: 500}))
     assert "out of range" in steps["resctrl//MB"].error
 
 
 def test_a_group_that_vanished_is_no_error(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         steps = bench.last(CgroupChange(f"{BE}/podgone", "cpu.quota", 1000))
         assert not bench.journal.entries
     assert steps[f"{BE}/podgone/cpu.quota"].ok
@@ -144,11 +140,10 @@ def test_a_group_that_vanished_is_no_error(emulate: Make) -> None:
 
 
 def test_a_cluster_that_refuses_is_told_and_nothing_counts_as_published(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
 
         class Unreachable:
-            view = node.cluster.view
+            view = bench.node.cluster.view
 
             def publish(self, changes: object) -> None:
                 raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
@@ -164,15 +159,13 @@ def test_a_cluster_that_refuses_is_told_and_nothing_counts_as_published(emulate:
 
 
 def test_a_value_that_stays_is_nobodys_write(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         bench.take(HALF)
         assert bench.foreign() == []
 
 
 def test_a_foreign_write_is_told_once_and_corrected_at_once(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         bench.take(HALF)
         bench.write(BE, "cpu.quota", b"-1")
         assert bench.foreign() == [QUOTA]
@@ -199,23 +192,21 @@ def test_a_fight_slows_down(emulate: Make) -> None:
 
 
 def test_a_fight_is_forgotten_after_an_hour(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         for pause in (2.0, 3700.0):
             bench.take(HALF)
             bench.write(BE, "cpu.quota", b"-1")
-            node.sandbox.clock.pass_time(round(pause * 1e6) - 1_000_000)  # At once: nothing happens meanwhile.
+            bench.node.sandbox.clock.pass_time(round(pause * 1e6) - 1_000_000)  # At once: nothing happens meanwhile.
             assert bench.foreign() == [QUOTA]
         assert QUOTA in bench.last(HALF)
 
 
 def test_a_group_that_is_gone_is_no_foreign_write(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         place = next(iter(bench.observer.observe().places.values()))
         bench.take(CgroupChange(place.group, "cpu.quota", 50_000))
         for name in ("web", "pinned", "crunch"):
-            node.remove(name)
+            bench.node.remove(name)
         assert bench.foreign(2.0) == []
 
 
@@ -223,8 +214,7 @@ def test_a_group_that_is_gone_is_no_foreign_write(emulate: Make) -> None:
 
 
 def test_undo_list_shows_what_stands_there_and_what_comes_back(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         bench.take(HALF, CgroupChange(f"{BE}", "cpuset.cpus", CPUSet.parse("0-3")))
         bench.applier.apply(Plan((NodeResourceChange("kubernetes.io/batch-cpu", 5),)), bench.observer.observe())
         listed = apply.undo_list(bench.host, bench.journal.entries)
@@ -246,39 +236,36 @@ def test_what_cannot_be_restored_stays_in_the_journal(emulate: Make) -> None:
 
 
 def test_groups_that_are_gone_are_forgotten(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         place = bench.observer.observe().places["uid-crunch"]
         bench.take(CgroupChange(place.group, "cpu.quota", 50_000))
-        node.remove("crunch")
-        node.sandbox.advance(2.0)
-        node.cluster.view()
+        bench.node.remove("crunch")
+        bench.node.sandbox.advance(2.0)
+        bench.node.cluster.view()
         (step,) = apply.restore(bench.host, bench.journal)
         assert (step.ok, step.value) == (True, "gone meanwhile")
         assert not bench.journal.entries
 
 
 def test_at_a_start_the_nodes_resources_stay(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         bench.take(NodeResourceChange("kubernetes.io/batch-cpu", 5))
         assert apply.restore(bench.host, bench.journal) == ()
         assert set(map(str, bench.journal.places)) == {"node/kubernetes.io/batch-cpu"}
-        (step,) = apply.restore(bench.host, bench.journal, node.cluster)
+        (step,) = apply.restore(bench.host, bench.journal, bench.node.cluster)
         assert step.ok
-        view = node.cluster.view()
+        view = bench.node.cluster.view()
     assert view.node is not None
     assert "kubernetes.io/batch-cpu" not in (view.node.status.allocatable or {})
 
 
 def test_a_group_that_cannot_be_read_does_not_keep_the_others_from_being_restored(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         pod = bench.observer.observe().places["uid-crunch"].group
         place = f"{pod}/cpu.quota"
         bench.take(HALF, CgroupChange(pod, "cpu.quota", 40_000))
         path = bench.host.cgroups.path(pod, "cpu.quota")
-        node.sandbox.fail(path, errno.EIO)
+        bench.node.sandbox.fail(path, errno.EIO)
         steps = {str(step.place): step for step in apply.restore(bench.host, bench.journal)}
         assert steps[QUOTA].ok
         assert (steps[place].ok, steps[place].error) == (False, f"EIO: Input/output error ({path})")

@@ -30,8 +30,7 @@ class Bench(applierbench.Bench):
 
 
 def test_what_was_found_is_in_the_picture_with_its_writer(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         assert bench.applier.originals == {}
         bench.take(CgroupChange(BE, "cpu.quota", 50_000), CgroupChange(BE, "cpuset.cpus", CPUSet([1])))
         assert bench.applier.originals == {
@@ -45,8 +44,7 @@ def test_what_was_found_is_in_the_picture_with_its_writer(emulate: Make) -> None
 
 
 def test_a_place_given_back_leaves_the_journal_and_others_may_write_it(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         bench.take(CgroupChange(BE, "cpu.quota", 50_000))
         assert changes.parse(QUOTA) in bench.applier.ours
         bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True))
@@ -67,11 +65,10 @@ def test_a_place_that_could_not_be_given_back_stays_ours(emulate: Make) -> None:
 
 
 def test_a_group_that_is_gone_is_given_back(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         group = bench.observer.observe().places["uid-web"].group
         bench.take(CgroupChange(group, "cpu.quota", 90_000))
-        node.sandbox.vanish(group)
+        bench.node.sandbox.vanish(group)
         bench.take(CgroupChange(group, "cpu.quota", -1, gives_back=True))
         assert changes.parse(f"{group}/cpu.quota") not in bench.applier.ours
 
@@ -82,8 +79,7 @@ def full(*_: object) -> None:
 
 
 def test_a_journal_that_cannot_forget_stops_nothing_else(emulate: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         bench.take(CgroupChange(BE, "cpu.quota", 50_000))
         monkeypatch.setattr("koordlite.host.journal.file.store", full)
         note = TopologyChange("key", "text")

@@ -61,8 +61,7 @@ class Bench(applierbench.Bench):
 
 
 def test_each_promise_is_noted_with_what_stood_there(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         bench.done(*PROMISES, strategy="beAllocatable")
         assert bench.journal.entries == (
             NodeResource(resource=CPU, previous=None, strategy="beAllocatable"),
@@ -73,8 +72,7 @@ def test_each_promise_is_noted_with_what_stood_there(emulate: Make) -> None:
 
 
 def test_the_first_note_stays(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         bench.done(*PROMISES)
         noted = bench.journal.entries
         bench.done(NodeResourceChange(CPU, 7), NodeAnnotationChange("example.com/worth", None))
@@ -82,10 +80,9 @@ def test_the_first_note_stays(emulate: Make) -> None:
 
 
 def test_all_of_it_is_taken_back(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         bench.done(*PROMISES)
-        steps = apply.restore(bench.host, bench.journal, node.cluster)
+        steps = apply.restore(bench.host, bench.journal, bench.node.cluster)
         assert [(step.place, step.value, step.ok) for step in steps] == [
             (change.place, "(removed)", True) for change in PROMISES
         ]
@@ -94,21 +91,19 @@ def test_all_of_it_is_taken_back(emulate: Make) -> None:
 
 
 def test_what_a_strategy_promises_anew_stays_until_then(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         bench.done(PROMISES[0], strategy="beAllocatable")
         bench.done(PROMISES[1], strategy="cpuNormalization")
-        steps = apply.restore(bench.host, bench.journal, node.cluster, staying=["beAllocatable"])
+        steps = apply.restore(bench.host, bench.journal, bench.node.cluster, staying=["beAllocatable"])
         assert [step.place for step in steps] == [PROMISES[1].place]
         assert bench.promised()[:2] == ("5", None)
         assert bench.journal.places == {PROMISES[0].place}
 
 
 def test_when_each_amount_was_written_is_known(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         bench.done(PROMISES[0])
-        node.sandbox.advance(5.0)
+        bench.node.sandbox.advance(5.0)
         bench.done(PROMISES[2])
         first, second = (bench.applier.last_sync[change.place] for change in (PROMISES[0], PROMISES[2]))
         assert second - first == 5.0
@@ -138,9 +133,8 @@ class WithoutTopology:
 
 
 def test_what_is_refused_of_the_topology_is_not_told_of_the_node(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
-        bench.applier = Applier(bench.host, WithoutTopology(node), bench.journal)
+    with Bench.at(emulate("small")) as bench:
+        bench.applier = Applier(bench.host, WithoutTopology(bench.node), bench.journal)
         seen = bench.observer.observe()
         steps = bench.applier.apply(Plan(plan.order(PROMISES, seen.cgroups)), seen)
         assert {step.place: step.ok for step in steps} == {change.place: change in PROMISES[:2] for change in PROMISES}
@@ -157,23 +151,22 @@ def test_the_node_is_given_back_and_forgotten_also_when_the_topology_cannot_be(e
         assert journal.places == {PROMISES[2].place}
 
 
-def _rewritten(node: Emulated, bench: Bench, *theirs: ClusterChange) -> list[tuple[str, str, str]]:
+def _rewritten(bench: Bench, *theirs: ClusterChange) -> list[tuple[str, str, str]]:
     """What our applier says when somebody else has published."""
-    node.cluster.publish(theirs)
+    bench.node.cluster.publish(theirs)
     found = bench.applier.foreign_writes(bench.observer.observe())
     return [(str(write.place), write.ours, write.found) for write in found]
 
 
 def test_what_another_controller_makes_of_a_promise_is_told_once(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         bench.done(*PROMISES)
-        assert _rewritten(node, bench) == []
-        assert _rewritten(node, bench, NodeResourceChange(CPU, 9), NodeAnnotationChange("example.com/worth", None)) == [
+        assert _rewritten(bench) == []
+        assert _rewritten(bench, NodeResourceChange(CPU, 9), NodeAnnotationChange("example.com/worth", None)) == [
             (str(PROMISES[0].place), "5", "9"),
             (str(PROMISES[1].place), "1.20", "(absent)"),
         ]
-        assert _rewritten(node, bench) == []
+        assert _rewritten(bench) == []
 
 
 def test_a_fight_over_a_promise_slows_down(emulate: Make) -> None:
@@ -182,7 +175,7 @@ def test_a_fight_over_a_promise_slows_down(emulate: Make) -> None:
     with Bench.at(node) as bench:
         bench.done(PROMISES[0])
         for _ in range(7):
-            assert _rewritten(node, bench, NodeResourceChange(CPU, 9))
+            assert _rewritten(bench, NodeResourceChange(CPU, 9))
             waited = 0
             while bench.promised()[0] == "9":
                 bench.done(PROMISES[0])
@@ -193,11 +186,10 @@ def test_a_fight_over_a_promise_slows_down(emulate: Make) -> None:
 
 
 def test_what_goes_with_a_fought_promise_waits_with_it(emulate: Make) -> None:
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         for _ in range(2):
             bench.done(*PROMISES[:2], strategy="beAllocatable")
-            assert _rewritten(node, bench, NodeResourceChange(CPU, 9))
+            assert _rewritten(bench, NodeResourceChange(CPU, 9))
         bench.done(PROMISES[0], NodeAnnotationChange("example.com/worth", "1.30"), strategy="beAllocatable")
         assert bench.promised()[:2] == ("9", "1.20")
         bench.done(NodeAnnotationChange("example.com/worth", "1.30"), strategy="cpuNormalization")
@@ -206,14 +198,13 @@ def test_what_goes_with_a_fought_promise_waits_with_it(emulate: Make) -> None:
 
 def test_a_write_of_unknown_fate_is_nobody_elses(emulate: Make) -> None:
     """The cluster took it and its answer was lost: what stands there is ours."""
-    node = emulate("small")
-    with Bench.at(node) as bench:
+    with Bench.at(emulate("small")) as bench:
         bench.done(PROMISES[0])
-        cluster = WithoutTopology(node)
+        cluster = WithoutTopology(bench.node)
         cluster.lost = True
         bench.applier._cluster = cluster
         seen = bench.observer.observe()
         (step,) = bench.applier.apply(Plan((NodeResourceChange(CPU, 7),)), seen)
         assert not step.ok
         assert bench.promised()[0] == "7"
-        assert _rewritten(node, bench) == []
+        assert _rewritten(bench) == []

@@ -23,8 +23,7 @@ def test_promises_are_recorded_and_judged_again(tmp_path: Path) -> None:
     cranepods.pod(node, "numa", 2, {1: 2}, policy="numa", excludes=True)
     recorder = Recorder(tmp_path / "record", Head(koordlite="test", node="node-a"), max_bytes=8 << 20)
     moments: list[RoundRecord] = []
-    with node.journal() as journal:
-        agent = cranepods.agent(node, journal)
+    with cranepods.at_work(node) as agent:
         for second in range(6):
             if second == 2:
                 cranepods.pod(node, "nginx", {"telling-name": 2}, {0: 2})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import cyaml
 import msgspec
@@ -84,6 +85,13 @@ def agent(
     settings = config.with_modes(node.settings("observe"), "enforce", enforced)
     settings = config.with_modes(settings, "off", off) if off else settings
     return Agent(node.host(files), node.cluster, settings, journal)
+
+
+@contextlib.contextmanager
+def at_work(node: Emulated, enforced: frozenset[str] = ONLY_CRANE, files: Files | None = None) -> Iterator[Agent]:
+    """Such an agent, whose journal is held while the block runs."""
+    with node.journal() as journal:
+        yield agent(node, journal, enforced, files)
 
 
 def machine(threads: int, version: int = 2) -> Machine:
