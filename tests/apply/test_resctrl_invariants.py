@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import slices
 from emulated import BOOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -139,7 +140,7 @@ def world(folder: Path, rdt: RDT, adopted: bool, taken: int) -> World:
     return made
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=slices.amount(25, 10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.one_of(intel, other_vendor), st.booleans(), st.integers(0, 3), steps)
 def test_nothing_of_others_is_touched_and_all_is_found_again(
     rdt: RDT, adopted: bool, taken: int, story: list[tuple[str, Any]]

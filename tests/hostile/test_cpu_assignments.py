@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import slices
 from emulated import Emulated
 from hypothesis import given, settings
 from hypothesis import strategies as some
@@ -141,7 +142,7 @@ PODS = some.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=slices.amount(150, 40), deadline=None)
 @given(PODS)
 def test_whatever_is_written_no_cpu_has_two_owners_and_nobody_gets_more_than_he_requests(
     drawn: list[tuple[frozenset[int], str, str, float]],
@@ -196,7 +197,7 @@ def test_a_promise_that_held_before_is_not_taken_back_for_the_floor() -> None:
     assert [str(each.resource_status.cpuset) for each in found] == ["0", "1", "2", "3", "4", "5", "", ""]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=slices.amount(100, 30), deadline=None)
 @given(PODS, some.sampled_from([25, 50, 75]), some.integers(0, 6000))
 def test_whatever_is_written_the_shared_pool_keeps_its_floor(
     drawn: list[tuple[frozenset[int], str, str, float]], percent: float, shared_milli: int

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import slices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,7 +71,7 @@ def through(hint: Any, value: Any) -> Any:
 
 
 @given(typed=VALUES)
-@settings(max_examples=200)
+@settings(max_examples=slices.amount(200, 40))
 def test_what_comes_back_is_what_went_in(typed: tuple[Any, Any]) -> None:
     hint, value = typed
     back = through(hint, value)
@@ -96,7 +97,7 @@ def test_every_field_has_a_way_to_be_written_and_read(cls: type) -> None:
 
 
 @given(chain=st.lists(st.lists(DECISIONS, max_size=4).map(tuple), min_size=2, max_size=4), data=st.data())
-@settings(max_examples=100)
+@settings(max_examples=slices.amount(100, 25))
 def test_moments_follow_from_those_before_them(
     moments: list[RoundRecord], chain: list[tuple[Decision, ...]], data: st.DataObject
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import slices
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,7 +75,7 @@ def test_a_damaged_byte_costs_no_more_than_its_piece(moments: list[RoundRecord],
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=slices.amount(40, 15), deadline=None)
 def test_whatever_bytes_are_changed_no_wrong_moment_is_read(
     moments: list[RoundRecord], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -93,7 +94,7 @@ def test_whatever_bytes_are_changed_no_wrong_moment_is_read(
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=slices.amount(60, 15), deadline=None)
 def test_a_frame_with_a_right_checksum_and_wrong_content_is_an_error_of_the_record(
     moments: list[RoundRecord], data: st.DataObject
 ) -> None:
