@@ -123,13 +123,15 @@ def test_without_an_engine_the_target_says_what_it_would_need(tmp_path):
 
 
 def test_the_bytecode_of_the_image_keeps_what_is_printed_and_asserted(tmp_path):
+    root = tmp_path / "koordlite" / "lib"
     text = '''"""Of the module."""
 from __future__ import annotations
 class Config:
     """Of the class."""
+    field: int = 0
     def method(self):
         """Of the method."""
-def check(value):
+def check(value: int) -> None:
     """Of the function."""
     assert value
 def broken():
@@ -137,19 +139,21 @@ def broken():
             None)
 '''
     for package in ("koordlite", "library"):
-        (tmp_path / package).mkdir()
-        (tmp_path / package / "__init__.py").touch()
-        (tmp_path / package / "part.py").write_text(text)
-    subprocess.run([sys.executable, "scripts/compile-tree", str(tmp_path)], cwd=ROOT, check=True, timeout=60)
-    show = f"""import sys; sys.path.insert(0, {str(tmp_path)!r}); from {{}} import part
+        (root / package).mkdir(parents=True)
+        (root / package / "__init__.py").touch()
+        (root / package / "part.py").write_text(text)
+    subprocess.run([sys.executable, "scripts/compile-tree", str(root)], cwd=ROOT, check=True, timeout=60)
+    show = f"""import sys; sys.path.insert(0, {str(root)!r}); from {{}} import part
 print([each.__doc__ for each in (part, part.Config, part.Config.method, part.check)])
+print(part.Config.__annotations__, len(part.check.__annotations__))
 try: part.check(0)
 except AssertionError: print("asserted")
 part.broken()"""
-    for package, docs in (("koordlite", ["Of the module.", "Of the class.", None, None]), ("library", [None] * 4)):
+    docs = {"koordlite": ["Of the module.", "Of the class.", None, None], "library": [None] * 4}
+    for package, types in (("koordlite", 0), ("library", 2)):
         # The source has changed since, and is not looked at.
-        (tmp_path / package / "part.py").write_text(text.replace("Of the", "Changed"))
+        (root / package / "part.py").write_text(text.replace("Of the", "Changed"))
         command = [sys.executable, "-c", show.format(package)]
         run = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
-        assert run.stdout.splitlines() == [str(docs), "asserted"]
-        assert "line 11, in broken" in run.stderr
+        assert run.stdout.splitlines() == [str(docs[package]), f"{{'field': 'int'}} {types}", "asserted"]
+        assert "line 12, in broken" in run.stderr
