@@ -169,6 +169,10 @@ def _eviction_requests(api: Api | None, view: View, setup: Setup) -> Requests:
         return {}
 
 
+MANY_OBJECTS = 100_000
+"""So many new ones are those of a first picture."""
+
+
 @contextlib.contextmanager
 def no_collection() -> Iterator[None]:
     """Nothing is thrown away while a plan is made, and to look for it in millions of objects takes seconds."""
@@ -177,6 +181,10 @@ def no_collection() -> Iterator[None]:
     try:
         yield
     finally:
+        if gc.get_count()[0] > MANY_OBJECTS:
+            # They stay. As members of the oldest generation they are not searched now, and once more some cycles later.
+            gc.freeze()
+            gc.unfreeze()
         if was_on:
             gc.enable()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pathlib
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from descheduler import cli
+from descheduler.cli import source
 from koordlite.model.nrt import ContainerPlacement
 
 Place = Callable[..., ContainerPlacement]
@@ -242,3 +244,19 @@ def test_two_hundred_nodes_are_planned_quickly(
     print(f"200 nodes, 6000 pods: planned in {took:.2f} s")
     assert plan["summary"]["found"] == 10
     assert took < 20, "an order of magnitude above what a slow machine needs"
+
+
+@pytest.mark.parametrize(
+    ("most", "generation"), [(10_000, 0), (100, 2)], ids=["few objects are new", "a first picture"]
+)
+def test_a_first_picture_is_of_the_oldest_generation(
+    monkeypatch: pytest.MonkeyPatch, most: int, generation: int
+) -> None:
+    monkeypatch.setattr(source, "MANY_OBJECTS", most)
+    gc.collect()
+    try:
+        with source.no_collection():
+            objects = [[number] for number in range(1000)]
+        assert any(one is objects[0] for one in gc.get_objects(generation))
+    finally:
+        gc.freeze()
