@@ -43,6 +43,8 @@ PATHS = {
 }
 CHANGE = "/change"
 """Asked for when one pod in a hundred is to change."""
+BOOKMARK = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}'
+"""A real server sends one about each minute; kinds of which a watch hears nothing for longer are listed again."""
 LIMIT = 500
 MANAGED = [
     {
@@ -125,7 +127,7 @@ def serve(folder: pathlib.Path, port: Any, moves: Any, restart: bool) -> None:
                 events.append(json.dumps(event, separators=(",", ":")).encode())
             ready[about] = json.dumps(page, separators=(",", ":")).encode()
         for path, waiting in watchers:
-            for event in events if path == PATHS["pods"] else ():
+            for event in events if path == PATHS["pods"] else (BOOKMARK,):
                 waiting.put(event)
 
     class Handler(BaseHTTPRequestHandler):
