@@ -209,13 +209,16 @@ def grouped(added: Iterable[PodView], removed: Iterable[PodView] = (), before: G
     moves = _by(lambda pod: pod.template.spec, removed, added)
     if not moves and before is not None:
         return before
-    groups = dict(before or {})
+    groups, is_sorted = dict(before or {}), before is not None
     for key, (old, new) in moves.items():
-        previous = groups.pop(key, None)
+        previous = groups.get(key)
         group = previous.changed(old, new) if previous else SpecGroup.of(new)
+        is_sorted = is_sorted and bool(previous and group and place(previous.first) == place(group.first))
         if group:
             groups[key] = group
-    return dict(sorted(groups.items(), key=lambda one: place(one[1].first)))
+        else:
+            del groups[key]
+    return groups if is_sorted else dict(sorted(groups.items(), key=lambda one: place(one[1].first)))
 
 
 def pods_of(several: Iterable[Template | SpecGroup]) -> list[PodView]:

@@ -50,8 +50,10 @@ def cover(
     """The budgets by `namespace/name`. `before`: those of the last picture, since when pods `leavers` and `came`;
     `everything`: all pods that there are now."""
     moves: dict[str, Moves] = defaultdict(lambda: ([], []))
-    for side, pods in enumerate((leavers, came)):
-        for one in pods:
+    # A pod that is there again with the labels that it had is covered as before.
+    old, new = ({(one.uid, one.template): one for one in pods} for pods in (leavers, came))
+    for side, (pods, others) in enumerate(((old, new), (new, old))):
+        for one in [pods[identity] for identity in pods.keys() - others.keys()]:
             moves[one.pod.namespace][side].append(one)
     indices = functools.cache(lambda: templates.indices(everything))
     by_key: dict[str, CoveredPods] = {}
