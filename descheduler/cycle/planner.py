@@ -176,39 +176,19 @@ class _Draft:
             for entries in [list(group)] if order == "cycle" else [[entry] for entry in group]:
                 key = (judge.number, point, *(plugin.name for plugin, _ in entries))
                 memory = self._past.memory
-                self._step = Step(lasting=not any((judge.profile.name, one.name) in memory for one, _ in entries))
+                last = self._steps.last(key)
+                lasting = not any((judge.profile.name, one.name) in memory for one, _ in entries)
+                self._step = Step(lasting=lasting, last=last.answers)
                 if order == "cycle":
                     self._together(judge, entries)
-                elif step := self._steps.repeated(key, entries[0][0]):
-                    self._repeat(judge, *entries[0], step)
-                    continue
+                elif self._steps.is_same(last, entries[0][0]):
+                    for message in last.asides:
+                        self._keep(judge, *entries[0], message)
+                    for uid, findings, _ in last.answers:
+                        self._answer(judge, uid, findings)
                 else:
                     self._hear(judge, *entries[0], lambda finding: self._answer(judge, finding.pod, (finding,)))
                 self._steps.add(key, self._step)
-
-    def _repeat(self, judge: _Judge, plugin: Plugin, config: object, step: Step) -> None:
-        """Decide as in the last plan."""
-        for message in step.asides:
-            self._keep(judge, plugin, config, message)
-        fit, evictions = self._fit, sum([last is not None and last.verdict == "evict" for *_, last in step.answers])
-        is_noted = self._setup.fit == "plan" and isinstance(fit, kept.KeptFit) and fit.repeat(evictions)
-        for number, (uid, findings, last) in enumerate(step.answers):
-            pod, before = self._view.by_uid[uid], self._outcomes.get(uid)
-            age = self._view.age(pod)
-            if last is None:
-                assert before is not None, "the plan takes it already"
-                outcome = msgspec.structs.replace(before, findings=findings)
-            elif last.pod is pod and last.age_seconds == age:
-                outcome = last
-            else:
-                outcome = msgspec.structs.replace(last, pod=pod, age_seconds=age)
-                step.answers[number] = uid, findings, outcome
-            if last and last.verdict == "evict":
-                self._count(pod)
-                self._evictions.add(uid)
-                if self._setup.fit == "plan" and not is_noted:
-                    self._go(outcome)
-            self._outcomes[uid] = outcome if before is None else _merge(before, outcome)
 
     def _handle(self, judge: _Judge, plugin: str, view: View) -> ProfileHandle:
         profile, names = judge.profile, judge.nodes.names
@@ -314,21 +294,30 @@ class _Draft:
 
     def _answer(self, judge: _Judge, uid: str, findings: tuple[Finding, ...]) -> Verdict:
         pod = self._view.by_uid[uid]
-        before = self._outcomes.get(pod.uid)
+        before = self._outcomes.get(uid)
         if before and before.verdict == "evict":
             self._step.answers.append((uid, findings, None))
-            self._outcomes[pod.uid] = _merge(before, msgspec.structs.replace(before, findings=findings))
+            self._outcomes[uid] = _merge(before, msgspec.structs.replace(before, findings=findings))
             return Verdict(evicted=False, reason="GoesAlready")
-        candidate = Candidate(pod, findings, judge.profile, self._view.age(pod), self._past.sightings)
-        try:
-            outcome = self._decide(candidate, judge.guards)
-        except Exception as error:  # noqa: BLE001 - one pod's fault costs that pod
-            outcome = candidate.kept((Refusal(FAULT, _fault(error)),))
-            self._step.lasting = False
+        age, last = self._view.age(pod), self._step.last_answer(uid, findings)
+        if last:
+            is_same = last.pod is pod and last.age_seconds == age
+            outcome = last if is_same else msgspec.structs.replace(last, pod=pod, age_seconds=age)
+            if last.verdict == "evict":
+                self._count(pod)
+                if self._setup.fit == "plan" and not (isinstance(self._fit, kept.KeptFit) and self._fit.repeat()):
+                    self._go(outcome)
+        else:
+            candidate = Candidate(pod, findings, judge.profile, age, self._past.sightings)
+            try:
+                outcome = self._decide(candidate, judge.guards)
+            except Exception as error:  # noqa: BLE001 - one pod's fault costs that pod
+                outcome = candidate.kept((Refusal(FAULT, _fault(error)),))
+                self._step.lasting = False
         self._step.answers.append((uid, findings, outcome))
-        self._outcomes[pod.uid] = _merge(before, outcome)
+        self._outcomes[uid] = _merge(before, outcome)
         if outcome.verdict == "evict":
-            self._evictions.add(pod.uid)
+            self._evictions.add(uid)
             return Verdict(evicted=True)
         reason = outcome.reasons[0].reason
         if reason == REQUESTED:

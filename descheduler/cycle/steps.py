@@ -3,7 +3,8 @@ from has changed.
 
 A step is one plugin's conversation, or that of several whose findings are decided on together. It follows from the
 picture, the policy, what earlier cycles left, and what the plan has moved before. So where these are alike and all
-steps before moved what they moved in the last plan, a step is that of the last plan.
+steps before moved what they moved in the last plan, a step is that of the last plan. Of a step that is made again,
+since its plugin reads what changed, the answers hold until another pod is named, or for something else.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from descheduler.fit.kept import alike_pods
 from descheduler.fit.search import FitSearch
 from descheduler.framework import Aside, Facet, Finding, Plugin, Remember, View
+from descheduler.picture.pods import alike_pods
 from descheduler.plan import Outcome, Setup
 
 Key = tuple[int | str, ...]
@@ -30,6 +31,16 @@ class Step(msgspec.Struct):
     """uid of each pod that was named, what was found, and the answer; None: the plan took it already."""
     lasting: bool = True
     """It follows from what is compared. A step with a fault is tried again, and one that remembers goes on."""
+    last: list[tuple[str, tuple[Finding, ...], Outcome | None]] = []
+    """Answers of the last plan that hold as long as the same pods are named for the same."""
+
+    def last_answer(self, uid: str, findings: tuple[Finding, ...]) -> Outcome | None:
+        """The next answer of the last plan; None where it was another pod's, or something else was found."""
+        number = len(self.answers)
+        if number < len(self.last) and self.last[number][:2] == (uid, findings):
+            return self.last[number][2]
+        self.last = []
+        return None
 
     def moves(self) -> list[object]:
         """What it changed for the steps after it."""
@@ -95,25 +106,31 @@ class Steps:
             changed.add("statuses")
         return frozenset(changed)
 
-    def repeated(self, key: Key, plugin: Plugin) -> Step | None:
-        """The plugin's step of the last plan, which is this one's too; None when it is to be made."""
+    def last(self, key: Key) -> Step:
+        """The step of the last plan, as far as it holds; an empty one where it does not."""
         step = self._last.get(key)
-        if step is None or not step.lasting or plugin.reads & self._changed:
-            return None
-        if not self._inputs[0].by_uid.keys() >= {uid for uid, _, _ in step.answers}:
-            return None  # A pod that had ended, and is gone.
-        self._steps[key] = step
-        return step
+        return step if step and step.lasting else Step(lasting=False)
+
+    def is_same(self, step: Step, plugin: Plugin) -> bool:
+        """Tell whether the plugin's step of the last plan is this one's too."""
+        if not step.lasting or plugin.reads & self._changed:
+            return False
+        # Else a pod that had ended is gone.
+        return self._inputs[0].by_uid.keys() >= {uid for uid, _, _ in step.answers}
 
     def add(self, key: Key, step: Step) -> None:
         """Note a step that was made. Where it moved something else than in the last plan, none after it is repeated."""
-        waits = any(f.sightings > 1 or f.min_age_seconds > 0 for _, findings, _ in step.answers for f in findings)
-        if waits or any(isinstance(one, Remember) for one in step.asides):
+        last, self._steps[key] = self._last.get(key), step
+        if any(isinstance(one, Remember) for one in step.asides):
             step.lasting = False
-        last = self._last.get(key)
+        if step.last and len(step.last) == len(step.answers):
+            step.last = []
+            return
+        if any(f.sightings > 1 or f.min_age_seconds > 0 for _, findings, _ in step.answers for f in findings):
+            step.lasting = False
         if last is None or last.moves() != step.moves():
             self._last = {}
-        self._steps[key] = step
+        step.last = []
 
     def end(self) -> None:
         """Forget the last plan."""

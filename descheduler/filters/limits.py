@@ -56,6 +56,8 @@ class Budget:
         self._limits = limits
         self._view = view
         self._counts: Counter[tuple[str, str]] = Counter()
+        self._taken: list[PodView] = []
+        """Pods that are not yet counted: nobody has asked since."""
         for node, namespace in going:
             self._counts.update(((TOTAL, ""), (PER_NODE, node), (PER_NAMESPACE, namespace)))
 
@@ -64,6 +66,7 @@ class Budget:
 
         Order: the total, node, namespace (upstream), or node, namespace, total (Koordinator), then ours.
         """
+        self._catch_up()
         for reason, subject, limit in self._counters(pod):
             if self._counts.get((reason, subject), 0) >= limit:
                 return reason, self._words(reason, subject, limit)
@@ -71,6 +74,7 @@ class Budget:
 
     def refusal_of_all(self, pods: Iterable[PodView]) -> tuple[str, str]:
         """The same for all of these pods together."""
+        self._catch_up()
         before = Counter[tuple[str, str]]()
         for pod in pods:
             for reason, subject, limit in self._counters(pod):
@@ -81,8 +85,13 @@ class Budget:
 
     def take(self, pod: PodView) -> None:
         """Count the eviction of `pod`."""
-        for reason, subject, _limit in self._counters(pod):
-            self._counts[reason, subject] += 1
+        self._taken.append(pod)
+
+    def _catch_up(self) -> None:
+        for pod in self._taken:
+            for reason, subject, _limit in self._counters(pod):
+                self._counts[reason, subject] += 1
+        self._taken.clear()
 
     def _counters(self, pod: PodView) -> Iterator[tuple[str, str, int]]:
         """The limits that there are: reason, what is counted, and how many."""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from descheduler.fit.free_capacity import FreeCapacity
 from descheduler.fit.search import FitSearch, Place, Question, Search
 from descheduler.framework import NodeView, PodView, View
+from descheduler.picture.pods import alike_pods
 
 T = TypeVar("T")
 _Answers = dict[tuple[object, ...], tuple[PodView, Any]]
@@ -105,10 +106,10 @@ class KeptFit(FitSearch):
         else:
             super().leave(pod)
 
-    def repeat(self, count: int) -> bool:
-        """Note the next `count` moves of the last plan; False, and nothing is noted, where other moves were made."""
+    def repeat(self) -> bool:
+        """Note the next move of the last plan; False, and nothing is noted, where other moves were made."""
         if self._is_alike:
-            self._moves += self._last[0][len(self._moves) : len(self._moves) + count]
+            self._moves.append(self._last[0][len(self._moves)])
         return self._is_alike
 
     def _answer_once(self, pod: PodView, question: tuple[object, ...], ask: Callable[[], T]) -> T:
@@ -162,18 +163,7 @@ _fixed = operator.attrgetter(*[name for name in NodeView.__struct_fields__ if na
 
 def _alike_nodes(one: NodeView, other: NodeView) -> bool:
     """Tell whether all pods get the same answers from a node: the same ones are on it, and take the same of it."""
-    if one is other:
+    if one is other or one.once(_alike_nodes, object) is other.once(_alike_nodes, object):
         return True
     same = all(map(operator.is_, _fixed(one), _fixed(other))) and one.reserved == other.reserved
     return same and len(one.pods) == len(other.pods) and all(map(alike_pods, one.pods, other.pods))
-
-
-def alike_pods(one: PodView, other: PodView) -> bool:
-    """Tell whether they differ in their statuses alone, of which no place follows."""
-    if one is other:
-        return True
-    same = one.pod == other.pod and one.started == other.started and one.containers == other.containers
-    if one.template is not other.template:  # Where there are very many templates, equal ones may have two keys.
-        owners = one.object.metadata.owner_references == other.object.metadata.owner_references
-        same = same and owners and one.object.spec == other.object.spec
-    return same and one.observed == other.observed

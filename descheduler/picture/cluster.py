@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from descheduler.picture import templates
-from descheduler.picture.pods import PodView
+from descheduler.picture.pods import PodView, alike_pods
 from descheduler.picture.templates import LabelIndex, SpecGroup
 from koordlite.model import cpuset, times
 from koordlite.model.cpuset import EMPTY, CPUSet
@@ -77,7 +77,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
 
 class NodeView(Once, NodeReport, frozen=True, dict=True):
     """A node with its pods and its topology report. What is worked out `once` for it holds for all cycles in which it
-    stays the same."""
+    stays the same but for the statuses of its pods and `placement_at`: it must not follow from these."""
 
     node: Node
     object: objects.NodeObject
@@ -107,13 +107,16 @@ class NodeView(Once, NodeReport, frozen=True, dict=True):
         pods: tuple[PodView, ...],
         ended: tuple[PodView, ...],
         *,
-        moves: tuple[Iterable[PodView], Iterable[PodView]],
+        moves: tuple[Sequence[PodView], Sequence[PodView]],
         reserved: ReservedCPUs,
         placement_at: float | None,
     ) -> NodeView:
         """The same node with other pods. `moves`: those that left, and those that came."""
         changed = msgspec.structs.replace(self, pods=pods, ended=ended, reserved=reserved, placement_at=placement_at)
-        if "requested" in self.__dict__:
+        same = len(moves[0]) == len(moves[1]) and all(map(alike_pods, *moves)) and reserved == self.reserved
+        if same:
+            changed.__dict__.update(self.__dict__)
+        elif "requested" in self.__dict__:
             total = _with_moves(self.requested, moves)
             if total is not None:
                 changed.__dict__["requested"] = total
@@ -165,7 +168,7 @@ def _follow(
 
 
 def _with_moves(
-    requested: Mapping[str, int], moves: tuple[Iterable[PodView], Iterable[PodView]]
+    requested: Mapping[str, int], moves: tuple[Sequence[PodView], Sequence[PodView]]
 ) -> Mapping[str, int] | None:
     """Requests of the pods after some left and some came; None when the last pod that requests some resource may have
     left: then the resource would have to be missing."""

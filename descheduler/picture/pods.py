@@ -110,6 +110,18 @@ class PodView(msgspec.Struct, frozen=True):
         return cpuset.union(c.promised_cpus or c.cpuset for c in self.containers if c.exclusive)
 
 
+def alike_pods(one: PodView, other: PodView) -> bool:
+    """Tell whether they differ in their statuses alone, of which no place follows."""
+    if one is other:
+        return True
+    same = one.pod == other.pod and one.started == other.started and one.containers == other.containers
+    if one.template is not other.template:  # Where there are very many templates, equal ones may have two keys.
+        owners = one.object.metadata.owner_references == other.object.metadata.owner_references
+        same = same and owners and one.object.spec == other.object.spec
+    created = one.object.metadata.creation_timestamp == other.object.metadata.creation_timestamp
+    return same and created and one.observed == other.observed
+
+
 def anti_affinity_terms(pod: PodView) -> tuple[objects.PodAffinityTerm, ...]:
     """The required anti-affinity terms of a pod: which pods it must not be with."""
     affinity = pod.object.spec.affinity

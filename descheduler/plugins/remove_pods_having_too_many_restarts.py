@@ -7,11 +7,10 @@ node is the cure. Source: upstream RemovePodsHavingTooManyRestarts.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Literal
 
 from descheduler.arguments.common import PodChoice
-from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
+from descheduler.framework import Conversation, Finding, Handle, PodView, View
 from descheduler.picture import pods
 from descheduler.rules.pod_filter import select
 
@@ -40,9 +39,7 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod with too many restarts; on each node those with most come first."""
     init, least = config.including_init_containers, config.pod_restart_threshold
     for node in handle.nodes:
-        if node.once((NAME, init), functools.partial(_most, node, init)) < least:
-            continue
-        often = [pod for pod in node.all_pods if pods.restarts(pod, init=init) >= least]
+        often = node.those((NAME, init, least), lambda pod: pods.restarts(pod, init=init) >= least)
         chosen = [pod for pod in select(often, config.namespaces, config.label_selector) if _in_states(pod, config)]
         counts = [(pods.restarts(pod, init=init), pod) for pod in chosen]
         for count, pod in sorted(counts, key=lambda entry: (-entry[0], entry[1].key)):
@@ -62,10 +59,6 @@ def numbers(pod: PodView, _view: View, config: Config, _handle: Handle) -> str:
     count = pods.restarts(pod, init=config.including_init_containers)
     states = "" if _in_states(pod, config) else f"; in none of the states {', '.join(config.states)}"
     return f"{count} of {config.pod_restart_threshold} restarts{states}"
-
-
-def _most(node: NodeView, init: bool) -> int:
-    return max([pods.restarts(pod, init=init) for pod in node.all_pods], default=0)
 
 
 def _in_states(pod: PodView, config: Config) -> bool:

@@ -198,7 +198,8 @@ class NodeState:
     def note_report(self, at: float | None) -> None:
         """Then its agent saw its pods last, and these are the same."""
         if self.view.placement_at != at:
-            self.view = msgspec.structs.replace(self.view, placement_at=at)
+            view = self.view
+            self.view = view.with_pods(view.pods, view.ended, moves=((), ()), reserved=view.reserved, placement_at=at)
 
     def change(self, leavers: Iterable[PodView], came: Iterable[PodView], seen_at: float | None) -> Moves:
         """Some of its pods left, and others came, as they were read; then its agent saw them last. Returns the same
@@ -214,7 +215,7 @@ class NodeState:
         if written and written.reserved_cpus is None:  # CPUs that scheduler and kubelet gave to pods.
             by_scheduler = [one.pod.resource_status.cpuset for one in self.pods if one.pod.active]
             pinned = cpuset.union([*by_scheduler, *(alloc.cpuset for alloc in self._reported.allocs.values())])
-        finished = ended(self.pods)
+        finished = ended(self.pods) if self.view.ended or ended(new) else []
         self.view = self.view.with_pods(
             tuple(active(self.pods) if finished else self.pods),
             tuple(finished),

@@ -113,6 +113,32 @@ def test_who_reads_what_changed_is_asked_again(
     assert decided(plan) == decided(planner.plan(replace(after, cache=None), setup))
 
 
+def test_who_names_the_same_again_is_answered_as_before_up_to_another_pod(
+    view: View, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decisions, decide, names = list[str](), planner._Draft._decide, ""
+
+    def judge(view: View, _config: Nothing, _handle: Handle) -> Iterator[Any]:
+        uids = {pod.pod.name: pod.uid for pod in view.pods()}
+        for name in names.split():
+            yield Finding(pod=uids[name], reason="Wrong")
+
+    def noted(draft: Any, candidate: Any, guards: Any) -> Any:
+        decisions.append(candidate.pod.pod.name)
+        return decide(draft, candidate, guards)
+
+    monkeypatch.setattr(planner._Draft, "_decide", noted)
+    setup = Asked().setup((Plugin("P", Nothing, judge, "", reads=frozenset(("time",))), Nothing()))
+    decisions_by_cycle = []
+    for number, names in enumerate(("p0 p2 p4", "p0 p2 p4", "p0 p4 p2", "p0 p4 p2 p3")):  # noqa: B007 - `judge` reads it
+        after = replace(view, time=f"2026-01-01T1{number}:00:00Z")
+        decisions.clear()
+        plan = planner.plan(after, setup)
+        decisions_by_cycle.append(" ".join(decisions))
+        assert decided(plan) == decided(planner.plan(replace(after, cache=None), setup))
+    assert decisions_by_cycle == ["p0 p2 p4", "", "p4 p2", "p3"]
+
+
 def test_after_another_eviction_all_later_plugins_are_asked(view: View) -> None:
     asked, odd = Asked(), []
 

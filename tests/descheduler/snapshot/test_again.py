@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from descheduler.snapshot import assemble, cluster, files
 from descheduler.snapshot.files import Objects
+from descheduler.snapshot.node_state import NodeState, Report
 from koordlite.kube.client.answers import ApiError
 from koordlite.kube.client.paging import Page
+from koordlite.model.wire import objects as wire
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -27,7 +29,7 @@ class Server:
     def __init__(self) -> None:
         self.version, self.pods = 10, dict[str, dict[str, Any]]()
 
-    def put(self, name: str, cpu: str = "1", uid: str = "") -> None:
+    def put(self, name: str, cpu: str = "1", uid: str = "", restarts: int = 0) -> None:
         """Create the pod, or change it."""
         self.version += 1
         meta = {"name": name, "namespace": "n", "uid": uid or f"uid-{name}", "resourceVersion": str(self.version)}
@@ -35,7 +37,7 @@ class Server:
         self.pods[name] = {
             "metadata": {**meta, "labels": {"name": name}},
             "spec": {"nodeName": "a", "containers": [{"name": "main", "resources": resources}]},
-            "status": {"phase": "Running"},
+            "status": {"phase": "Running", "containerStatuses": [{"name": "main", "restartCount": restarts}]},
         }
 
     def listed(self, path: str) -> Iterator[Page]:
@@ -72,6 +74,28 @@ def test_what_has_not_changed_stays_the_same_object() -> None:
     assert pods(second)["y"] is not pods(first)["y"]
     again = {pod.pod.name: pod for pod in pictures.view(second, "2026-01-01T00:05:00Z").pods()}
     assert again["x"] is before["x"]
+
+
+def test_a_node_keeps_what_was_worked_out_while_only_statuses_of_its_pods_change() -> None:
+    server, pictures, objects, results = Server(), assemble.Pictures(), cluster.nothing_yet(), []
+    for change in ({}, {"restarts": 1}, {"restarts": 1, "cpu": "2"}):
+        server.put("x", **change)
+        objects = cluster.read(server, before=objects)
+        node = pictures.view(objects, NOW).nodes["a"]
+        results.append(node.once("result", object))
+        statuses = node.pods[0].object.status.container_statuses
+        assert statuses and statuses[0].restart_count == change.get("restarts", 0)
+        assert node.requested["cpu"] == int(change.get("cpu", "1")) * 10**9
+    assert results[0] is results[1]
+    assert results[1] is not results[2]
+
+
+def test_a_node_keeps_what_was_worked_out_when_its_agent_looks_again() -> None:
+    state = NodeState(wire.NodeObject(metadata=wire.ObjectMeta(name="a")), Report())
+    result = state.view.once("result", object)
+    state.note_report(2.0)
+    assert state.view.placement_at == 2.0
+    assert state.view.once("result", object) is result
 
 
 def test_a_pod_left_out_for_a_fault_hides_nothing_and_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
