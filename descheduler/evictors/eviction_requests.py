@@ -22,6 +22,7 @@ from descheduler.evictors.migration_api import MERGE, Api
 from descheduler.framework import PodView, View
 from descheduler.history.past_evictions import Request, Requests
 from descheduler.plan import Attempt, EvictionPlan, Outcome
+from koordlite.kube.client import answers
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.model import duration, times
 from koordlite.model.wire.objects import KubeObject, WireObject
@@ -105,9 +106,9 @@ def read(api: Api, view: View, settings: EvictionRequests, tell: Tell) -> Reques
 def _all(api: Api, plural: str, tell: Tell) -> Iterator[_Object]:
     for item in api.collect(f"/apis/{VERSION}/{plural}").items:
         try:
-            yield msgspec.json.decode(item, type=_Object)
-        except msgspec.DecodeError as error:
-            tell(Progress("", "", "Failed", f"one of the {plural} cannot be read: {error}"))
+            yield answers.read(item, _Object)
+        except ApiError as error:
+            tell(Progress("", "", "Failed", f"one of the {plural}: {error}"))
 
 
 def _standing(

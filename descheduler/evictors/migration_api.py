@@ -23,6 +23,7 @@ from koordlite.kube.client.paging import Page
 from koordlite.kube.publish import evictions
 from koordlite.kube.publish.evictions import EvictionClient
 from koordlite.model import merge_patch
+from koordlite.model.errors import UNREADABLE
 from koordlite.model.wire import objects as wire
 from koordlite.model.wire.reservation import ObjectReference
 
@@ -177,14 +178,14 @@ def _read(raw: bytes | msgspec.Raw, shape: type[T]) -> T:
     """An object as ours; ApiError names the one that cannot be read."""
     try:
         return msgspec.json.decode(raw, type=shape)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ApiError(0, "", f"{shape.__name__} {_name(raw)} cannot be read: {error}: fix or delete it") from error
 
 
 def _name(raw: bytes | msgspec.Raw) -> str:
     try:
         named = msgspec.json.decode(raw, type=_Named)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return "without a name"
     return named.metadata.name
 
@@ -250,10 +251,10 @@ class Finder(msgspec.Struct):
         uids = {uid}
         if above is not None:  # Its pods are those of its ReplicaSets.
             items = self.api.collect(f"/apis/apps/v1/namespaces/{namespace}/replicasets", query).items
-            sets = [msgspec.json.decode(item, type=_Controller).metadata for item in items]
+            sets = [_read(item, _Controller).metadata for item in items]
             uids = {one.uid for one in sets if any(o.controller and o.uid == uid for o in one.owner_references or ())}
         items = self.api.collect(f"/api/v1/namespaces/{namespace}/pods", query).items
-        pods = (objects.pod_view(msgspec.json.decode(item, type=wire.PodObject)) for item in items)
+        pods = (objects.pod_view(_read(item, wire.PodObject)) for item in items)
         return Workload(controller.spec.replicas, tuple(pod for pod in pods if objects.controller_uid(pod) in uids))
 
     def _controller(self, namespace: str, owner: wire.OwnerReference) -> _Controller | None:

@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.errors import UNREADABLE, InputError, Problem
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ def _one_by_one(data: bytes, file: Readable, path: str, make: Callable[[bytes], 
         try:
             document, is_last = text.next()
             value = make(document)
-        except (ValueError, RecursionError) as error:
+        except UNREADABLE as error:
             why = f"the object that begins {text.beginning!r} cannot be read: {getattr(error, 'msg', None) or error}"
             do = "the file was cut off or changed by hand: create it again"
             raise InputError(Problem(path, "$.items", "", why, do)) from error

@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 
 from koordlite import commandline
-from koordlite.kube.client import access
+from koordlite.kube.client import access, answers
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.folder import manifest_files
 from koordlite.model import keys, printable
-from koordlite.model.errors import UNREADABLE, InputError, Problem, refusing
+from koordlite.model.errors import InputError, Problem, refusing
 from koordlite.model.pod.pod_reader import from_wire
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
@@ -111,7 +111,7 @@ def of_api(api: Api, namespace: str, name: str) -> Scene:
         pod = api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}").read(objects.PodObject)
         node = _node_of(pod)
         page = api.collect("/api/v1/pods", query=(("fieldSelector", f"spec.nodeName={node}"),))
-        pods = [msgspec.json.decode(item, type=objects.PodObject) for item in page.items]
+        pods = [answers.read(item, objects.PodObject) for item in page.items]
         try:
             topology = api.request("GET", f"{wire.PATH}/{node}").read(TopologyObject)
         except ApiError as error:
@@ -119,7 +119,7 @@ def of_api(api: Api, namespace: str, name: str) -> Scene:
                 raise
             topology = None
         return _scene(pod, pods, topology)
-    except (ApiError, *UNREADABLE) as error:
+    except ApiError as error:
         kind = "noderesourcetopologies.topology.crane.io"
         do = f"check the name, and that this identity may get and list pods and get {kind}"
         raise InputError(Problem(f"pod/{namespace}/{name}", "$", "", str(error), do)) from error

@@ -204,11 +204,10 @@ def reservation(args: argparse.Namespace) -> int:
 
 
 def _each(api: Api, path: str, shape: type[Any], put: Callable[[Any], object]) -> None:
-    import msgspec
+    from koordlite.kube.client import answers
 
-    decoder = msgspec.json.Decoder(shape)
     for item in api.collect(path).items:
         try:
-            put(decoder.decode(item))
-        except msgspec.DecodeError as error:
-            print(printable.lines(f"an object of {path} cannot be read and is left out: {error}"))
+            put(answers.read(item, shape))
+        except answers.ApiError as error:
+            print(printable.lines(f"an object of {path} is left out: {error}"))

@@ -17,7 +17,7 @@ import yaml
 
 from koordlite.kube.client.access import Api, ApiError, connect
 from koordlite.model import printable
-from koordlite.model.errors import InputError, Problem, reason
+from koordlite.model.errors import UNREADABLE, InputError, Problem, reason
 from koordlite.model.reading import yaml_bounds
 
 _FIRST = ("Namespace", "CustomResourceDefinition")
@@ -95,7 +95,7 @@ def _remove_dropped(patch: Manifest, last_applied: str | None) -> None:
     """Have the merge patch remove fields that the last manifest had and this one lacks. Lists are replaced whole."""
     try:
         last = msgspec.json.decode(last_applied or "{}")
-    except msgspec.DecodeError:  # Anybody may write annotations: one that is no JSON says nothing about fields.
+    except UNREADABLE:  # Anybody may write annotations: one that is no JSON says nothing about fields.
         return
     pairs = [(patch, last)]
     for new, old in pairs:

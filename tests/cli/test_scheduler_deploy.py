@@ -92,7 +92,7 @@ def test_a_field_that_the_manifest_dropped_is_removed_whoever_applied_it(schedul
     settings = server.objects.get("ConfigMap", "settings", "ours")
     assert settings is not None and settings["data"] == {"a": "1"}
     # As kubectl, or somebody's hand, may have left it.
-    for last_applied in (json.dumps({"data": {"a": "1", "c": "3"}}), "no JSON", "[]"):
+    for last_applied in (json.dumps({"data": {"a": "1", "c": "3"}}), "no JSON", "[]", "[" * 100_000):
         meta = {"name": "settings", "namespace": "ours", "annotations": {LAST: last_applied}}
         server.objects.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"a": "1", "c": "3"}})
         assert scheduler("deploy").code == 0

@@ -13,6 +13,7 @@ import msgspec
 
 from koordlite.formulas.topology import zones
 from koordlite.model import keys
+from koordlite.model.errors import UNREADABLE
 from koordlite.model.picture.published import Published
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import Zone
@@ -128,5 +129,5 @@ def _meaning(text: str) -> str | None:
     try:
         # Go knows one kind of number.
         return json.dumps(json.loads(text, parse_int=float), sort_keys=True)
-    except (ValueError, RecursionError):
+    except UNREADABLE:
         return None

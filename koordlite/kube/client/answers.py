@@ -62,10 +62,15 @@ class Answer(msgspec.Struct, frozen=True):
 
     def read(self, shape: type[T]) -> T:
         """The body as a value of this type; ApiError when it is none."""
-        try:
-            return msgspec.json.decode(self.body, type=shape)
-        except UNREADABLE as error:
-            raise ApiError(0, "Unreadable", f"the answer cannot be read: {error}") from error
+        return read(self.body, shape)
+
+
+def read(raw: bytes | msgspec.Raw, shape: type[T]) -> T:
+    """An answer, or an object of a list, as a value of this type; ApiError when it is none."""
+    try:
+        return msgspec.json.decode(raw, type=shape)
+    except UNREADABLE as error:
+        raise ApiError(0, "Unreadable", f"the answer cannot be read: {error}") from error
 
 
 class Cause(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from koordlite.model import duration, printable
-from koordlite.model.errors import Problem
+from koordlite.model.errors import UNREADABLE, Problem
 from koordlite.model.quantity import Quantity
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class JSONDocument:
             where = f"line {error.lineno} column {error.colno}"
             lines = text.split("\n")
             self.spoil("", lines[error.lineno - 1], f"not JSON: {error.msg.removesuffix(' at')} at {where}")
-        except (ValueError, RecursionError) as error:
+        except UNREADABLE as error:
             self.spoil("", text, f"not usable JSON: {error}")
         return None
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from koordlite.kube.client import answers
 from koordlite.kube.client.access import Api
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.kube.client.prometheus import Prometheus, results
@@ -182,7 +183,7 @@ class Agents:
                 except (OSError, ValueError) as error:
                     where = f"[{address}]" if ":" in address else address
                     why = f"the NUMA exporter at {where}:{self._port} cannot be asked: {error}"
-        except (ApiError, ApiUnreachable, msgspec.DecodeError) as error:
+        except (ApiError, ApiUnreachable) as error:
             why = f"the pods of the node cannot be listed: {error}"
         return Charts(why=why)
 
@@ -192,7 +193,7 @@ class Agents:
         addresses: dict[str, list[str]] = {}
         for namespace in self._namespaces:
             for raw in self._api.collect(f"/api/v1/namespaces/{namespace}/pods", query).items:
-                pod = msgspec.json.decode(raw, type=_Pod)
+                pod = answers.read(raw, _Pod)
                 if pod.status.phase == "Running" and pod.status.pod_ip:
                     addresses.setdefault(pod.spec.node_name, []).append(pod.status.pod_ip)
         return addresses

@@ -64,7 +64,7 @@ class Nights:
     def _ask_all(self, nodes: Sequence[str]) -> list[NodeNight]:
         try:
             addresses = self._agents.addresses()
-        except (ApiError, ApiUnreachable, msgspec.DecodeError) as error:
+        except (ApiError, ApiUnreachable) as error:
             return [NodeNight(node, why=f"the agents' pods cannot be listed: {error}") for node in nodes]
         answers = {node: self._pool.submit(self._of, node, addresses.get(node, ())) for node in nodes}
         concurrent.futures.wait(answers.values(), PATIENCE_SECONDS)
