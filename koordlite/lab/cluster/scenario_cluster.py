@@ -46,12 +46,15 @@ def config(data: Mapping[str, Any]) -> dict[str, str]:
 
 def _pod(written: Pod, name: str, node_name: str) -> objects.PodObject:
     labels = {**({keys.QOS_CLASS: written.qos} if written.qos else {}), **written.labels}
+    notes = {key: text for field, key in _DEMANDS.items() if (text := getattr(written, field))}
+    if written.cpuset:
+        notes[keys.RESOURCE_STATUS] = json.dumps({"cpuset": written.cpuset})
     metadata = objects.ObjectMeta(
         name=name,
         namespace=written.namespace,
         uid=f"{written.namespace}-{name}",
         labels=labels,
-        annotations=_annotations(written),
+        annotations={**notes, **written.annotations},
         creation_timestamp=CREATED,
     )
     resources = objects.Resources(requests=dict(written.requests), limits=dict(written.limits))
@@ -61,14 +64,6 @@ def _pod(written: Pod, name: str, node_name: str) -> objects.PodObject:
         containers=(objects.Container(name="main", resources=resources),),
     )
     return objects.PodObject(metadata=metadata, spec=spec, status=objects.PodStatus(phase="Running"))
-
-
-def _annotations(written: Pod) -> dict[str, str]:
-    demands = {key: getattr(written, field) for field, key in _DEMANDS.items()}
-    notes = {key: text for key, text in demands.items() if text}
-    if written.cpuset:
-        notes[keys.RESOURCE_STATUS] = json.dumps({"cpuset": written.cpuset})
-    return notes | dict(written.annotations)
 
 
 _INPUTS = ("node", "pods", "config", "kubelet")

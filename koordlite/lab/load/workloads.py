@@ -285,20 +285,16 @@ def _grant(branch: Branch, amount: float, weight: float, step: Step) -> None:
             step.granted[target], step.weights[target] = parts[number], share
 
 
-def _count_burst(branch: Branch, step_us: int) -> None:
-    """nr_bursts, burst_time, and what is left over for later, at most cpu.cfs_burst_us of it."""
-    group, beyond = branch.group, branch.need - _refill(branch.group, step_us)
-    if beyond > ALMOST_NOTHING:
-        group.bursts += 1
-        group.burst_used_us += int(beyond)
-    group.saved_us = min(max(group.saved_us - beyond, 0.0), float(group.burst_us))
-
-
 def _count_periods(branch: Branch, step_us: int) -> None:
-    """nr_periods and nr_throttled of every group with a quota that wanted to run."""
+    """nr_periods and nr_throttled of every group with a quota that wanted to run; nr_bursts, burst_time, and what is
+    left over for later, at most cpu.cfs_burst_us of it."""
     group = branch.group
     if group.quota_us != UNLIMITED:
-        _count_burst(branch, step_us)
+        beyond = branch.need - _refill(group, step_us)
+        if beyond > ALMOST_NOTHING:
+            group.bursts += 1
+            group.burst_used_us += int(beyond)
+        group.saved_us = min(max(group.saved_us - beyond, 0.0), float(group.burst_us))
     if group.quota_us != UNLIMITED and branch.wanted > 0:
         # A shorter step counts as one period all the same.
         periods = max(1, round(step_us / group.period_us))
