@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from koordlite.model import keys, label_selectors
-from koordlite.model.errors import InputError, Problem, mismatch
+from koordlite.model.errors import InputError, Problem, mismatch, noting, refusing
 from koordlite.model.wire.objects import LabelRequirement, LabelSelector, ObjectMeta
 
 API_VERSION = "config.koordinator.sh/v1alpha1"
@@ -92,10 +92,8 @@ def from_object(document: Mapping[str, Any], owner: str = "") -> Profile:
         why = "a probability is a number from 0 to 100, or such a number with %"
         problems.append(Problem(owner, "spec.probability", str(percent), why, _DO))
     for field, selector in (("namespaceSelector", obj.spec.namespace_selector), ("selector", obj.spec.selector)):
-        try:
+        with noting(problems), refusing(owner, f"spec.{field}", "", _DO):
             label_selectors.matches(selector or LabelSelector(), {})
-        except ValueError as error:
-            problems.append(Problem(owner, f"spec.{field}", "", str(error), _DO))
     if problems or not match:
         raise InputError(problems)
     fields = msgspec.structs.asdict(obj.spec) | {"probability": int(match[1])}

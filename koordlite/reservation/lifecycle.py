@@ -92,15 +92,12 @@ def holding(reservation: ReservationObject) -> tuple[Holding, tuple[Problem, ...
     owner, notes = _name(reservation), reservation.metadata.annotations
     allocatable, problems = requests(reservation), list[Problem]()
     names, reserved = tuple(sorted(allocatable)), dict[str, Quantity]()
-    try:
+    do = "fix the selector; until then no pod matches"
+    with noting(problems), refusing(owner, "spec.owners", "", do):
         if reservation.spec.allocate_policy == RESTRICTED:
             options = read(RestrictedOptions, notes, keys.RESERVATION_RESTRICTED, owner)
             names = restricted_names(names, options.resources if options else None)
         check_owners(reservation.spec.owners)
-    except InputError as error:
-        problems += error.problems
-    except ValueError as error:
-        problems.append(Problem(owner, "spec.owners", "", str(error), "fix the selector; until then no pod matches"))
     with noting(problems):
         reserved = written_resources(parse_reservation((notes or {}).get(keys.RESERVATION, ""), owner))
     own = Holding(

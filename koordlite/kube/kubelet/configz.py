@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet, union
-from koordlite.model.errors import InputError, Problem, refusing
+from koordlite.model.errors import InputError, Problem, noting, refusing
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs
 from koordlite.model.quantity import Quantity, add_resources
 from koordlite.model.topology import Topology
@@ -133,11 +133,9 @@ class _StateText(msgspec.Struct, frozen=True, rename="camel"):
 def _pod_cpus(uid: str, texts: Mapping[str, str], problems: list[Problem]) -> PodCPUs:
     sets: dict[str, CPUSet] = {}
     for container, text in texts.items():
-        try:
+        do = "check what kubelet wrote there; these CPUs count as shared"
+        with noting(problems), refusing("kubelet", f"cpu_manager_state.entries.{uid}.{container}", text, do):
             sets[container] = CPUSet.parse(text)
-        except ValueError as error:
-            do = "check what kubelet wrote there; these CPUs count as shared"
-            problems.append(Problem("kubelet", f"cpu_manager_state.entries.{uid}.{container}", text, str(error), do))
     return PodCPUs(uid, union(sets.values()), sets)
 
 

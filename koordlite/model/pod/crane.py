@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import msgspec
 
 from koordlite.model import keys
-from koordlite.model.errors import UNREADABLE, Problem
+from koordlite.model.errors import Problem, noting, refusing
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading import go_words
 from koordlite.model.wire.crane import Zone, ZoneResources, node_of
@@ -63,11 +63,9 @@ def parse(notes: Mapping[str, str], owner: str, problems: list[Problem]) -> Cran
         why = f"{keys.EXCLUSIVE_CONTAINERS} asks for the policy {EXCLUSIVE}"
         problems.append(Problem(owner, keys.CRANE_CPU_POLICY, policy, why, do))
     result, counts = notes.get(keys.CRANE_TOPOLOGY_RESULT, ""), dict[int, int]()
-    try:
+    do = "let Crane's scheduler write it, or `koordlite crane assign`; the pod runs in the shared pool"
+    with noting(problems), refusing(owner, keys.CRANE_TOPOLOGY_RESULT, result, do):
         counts = decode_result(result) if result else {}
-    except ValueError as error:
-        do = "let Crane's scheduler write it, or `koordlite crane assign`; the pod runs in the shared pool"
-        problems.append(Problem(owner, keys.CRANE_TOPOLOGY_RESULT, result, str(error), do))
     return CraneSpec(
         policy=EXCLUSIVE if containers else policy,
         containers=containers,
@@ -84,15 +82,11 @@ def exclusive_containers(text: str) -> tuple[str, ...]:
 
 
 def decode_result(text: str) -> dict[int, int]:
-    """CPUs by NUMA node of a topology result, 0 where it names none; ValueError when it cannot be read.
+    """CPUs by NUMA node of a topology result, 0 where it names none; one of `errors.UNREADABLE` when it cannot be read.
     Zones of other types do not count; amounts round up to whole CPUs; of two entries for one NUMA node the last one
     with CPUs counts. Source: crane-agent `fromZoneListToTopologyResult`."""
-    try:
-        zones = msgspec.json.decode(text, type=tuple[Zone, ...] | None) or ()
-    except UNREADABLE as error:
-        raise ValueError(str(error)) from error
     counts: dict[int, int] = {}
-    for zone in zones:
+    for zone in msgspec.json.decode(text, type=tuple[Zone, ...] | None) or ():
         if zone.type not in ("", "Node"):
             continue
         amounts = (zone.resources.capacity if zone.resources else None) or {}
