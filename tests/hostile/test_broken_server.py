@@ -22,17 +22,17 @@ from koordlite.kube.watch.store import is_older
 MIB = 2**20
 
 
-def client(folder: Path, url: str, *, answer_bytes: int = 4 * MIB) -> Api:
+def client(folder: Path, url: str) -> Api:
     """What an agent asks with."""
-    return access.connect(str(kubeconfig(folder / "k", url)), None, user_agent="test", answer_bytes=answer_bytes)
+    return access.connect(str(kubeconfig(folder / "k", url)), None, user_agent="test", answer_bytes=4 * MIB)
 
 
 def node(version: str = "1", name: str = "node-a") -> dict[str, Any]:
     return {"metadata": {"name": name, "resourceVersion": version}}
 
 
-def listed(*items: Any, version: str = "1", token: str = "") -> dict[str, Any]:
-    return {"metadata": {"resourceVersion": version, "continue": token}, "items": list(items)}
+def listed(*items: Any, token: str = "") -> dict[str, Any]:
+    return {"metadata": {"resourceVersion": "1", "continue": token}, "items": list(items)}
 
 
 def peak_mib() -> int:

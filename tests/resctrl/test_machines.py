@@ -24,14 +24,14 @@ def cache(name: str, mask: str, least: str = "1", closids: str = "16", **more: s
     return {f"{ROOT}/info/{name}/{file}": f"{text}\n" for file, text in files.items()}
 
 
-def intel_mb(step: str = "10", closids: str = "8", throttle: str = "max") -> Tree:
-    files = {"min_bandwidth": step, "bandwidth_gran": step, "delay_linear": "1", "num_closids": closids}
+def intel_mb(throttle: str = "max") -> Tree:
+    files = {"min_bandwidth": "10", "bandwidth_gran": "10", "delay_linear": "1", "num_closids": "8"}
     files |= {"thread_throttle_mode": throttle} if throttle else {}
     return {f"{ROOT}/info/MB/{file}": f"{text}\n" for file, text in files.items()}
 
 
-def amd_mb(name: str = "MB", closids: str = "16") -> Tree:
-    files = {"min_bandwidth": "0", "bandwidth_gran": "1", "delay_linear": "0", "num_closids": closids}
+def amd_mb(name: str = "MB") -> Tree:
+    files = {"min_bandwidth": "0", "bandwidth_gran": "1", "delay_linear": "0", "num_closids": "16"}
     return {f"{ROOT}/info/{name}/{file}": f"{text}\n" for file, text in files.items()}
 
 

@@ -181,9 +181,7 @@ state = "{folder}/state"
         command = ["ctr", "-a", self._address, "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "native"]
         subprocess.run([*command, str(archive)], check=True, capture_output=True)
 
-    def run_pod(
-        self, name: str, uid: str, parent: str, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None
-    ) -> tuple[str, SandboxConfig]:
+    def run_pod(self, name: str, uid: str, parent: str, labels: Mapping[str, str]) -> tuple[str, SandboxConfig]:
         """A sandbox in the host's network; its id and what it was asked with."""
         config = SandboxConfig(
             metadata=Metadata(name=name, uid=uid, namespace="ns"),

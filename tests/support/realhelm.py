@@ -12,6 +12,7 @@ from typing import Any
 
 import cyaml
 
+NAMESPACE = "koordlite-system"
 PROGRAM = shutil.which("helm")
 MISSING = not PROGRAM and importlib.util.find_spec("helm_python") is None
 WHY = "Helm is not installed (the program helm, or `pip install helm-python-sdk`): nothing here can be templated"
@@ -21,15 +22,15 @@ class Refused(Exception):
     """What Helm says against values or a chart."""
 
 
-def template(chart: pathlib.Path, values: dict[str, Any], namespace: str = "koordlite-system") -> list[Any]:
+def template(chart: pathlib.Path, values: dict[str, Any]) -> list[Any]:
     """The objects that an installation with these values makes."""
     if PROGRAM:
-        words = [PROGRAM, "template", "k", str(chart), "-n", namespace, "-f", "-"]
+        words = [PROGRAM, "template", "k", str(chart), "-n", NAMESPACE, "-f", "-"]
         return list(cyaml.safe_load_all(_said(words, json.dumps(values))))
     helm: Any = importlib.import_module("helm_python")
     with helm.Chart.load(chart) as loaded:
         try:
-            made: dict[str, str] = loaded.render(values, name="k", namespace=namespace)
+            made: dict[str, str] = loaded.render(values, name="k", namespace=NAMESPACE)
         except helm.HelmError as error:
             raise Refused(str(error)) from error
     return [each for path, text in made.items() if path.endswith(".yaml") for each in cyaml.safe_load_all(text)]

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyte
 
@@ -20,9 +20,7 @@ import pyte
 class Terminal:
     """A pseudo terminal with a screen that `pyte` keeps."""
 
-    def __init__(
-        self, command: Sequence[str], *, width: int, height: int, env: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, command: Sequence[str], *, width: int, height: int) -> None:
         self.screen = pyte.Screen(width, height)
         self._stream = pyte.ByteStream(self.screen)
         self.written = 0
@@ -34,7 +32,7 @@ class Terminal:
         self._size(width, height)
         # A worker of pytest-xdist has a size in these variables, which counts more than that of the terminal.
         ours_alone = {name: text for name, text in os.environ.items() if name not in ("COLUMNS", "LINES")}
-        given = {**ours_alone, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})}
+        given = {**ours_alone, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
         self.process = subprocess.Popen(
             command, stdin=theirs, stdout=theirs, stderr=theirs, env=given, start_new_session=True
         )
@@ -95,11 +93,9 @@ def _without_strange(drawn: bytes) -> bytes:
 
 
 @contextlib.contextmanager
-def terminal(
-    command: Sequence[str], *, width: int, height: int, env: Mapping[str, str] | None = None
-) -> Iterator[Terminal]:
+def terminal(command: Sequence[str], *, width: int, height: int) -> Iterator[Terminal]:
     """The command in a terminal, which ends with the block."""
-    opened = Terminal(command, width=width, height=height, env=env)
+    opened = Terminal(command, width=width, height=height)
     try:
         yield opened
     finally:

@@ -18,9 +18,9 @@ RESTORE_SECONDS, MEMORY_GROWTH_MIB = 1.0, 16.0
 WIDE = 4.0
 
 
-def writes_under_steady_load(pods: int, *, full: bool = False) -> int:
+def writes_under_steady_load(pods: int) -> int:
     """Writes during ten simulated minutes, after a minute in which the limits find their place."""
-    with nodes.emulated(pods, front=STEADY, full=full) as (agent, files, step):
+    with nodes.emulated(pods, front=STEADY) as (agent, files, step):
         for second in range(60 + SIMULATED_SECONDS):
             if second == 60:
                 files.writes = 0

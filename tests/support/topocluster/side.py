@@ -15,8 +15,8 @@ from tests.support.topocluster.store import Store
 class Product:
     """The extender, what it knows of the cluster, and its way to bind pods."""
 
-    def __init__(self, clock: Callable[[], float], store: Store, settings: JudgeSettings | None = None) -> None:
-        self.watcher = Cluster(settings or JudgeSettings(), monotonic=clock)
+    def __init__(self, clock: Callable[[], float], store: Store) -> None:
+        self.watcher = Cluster(JudgeSettings(), monotonic=clock)
         self.watcher.synced()
         self.verbs = Extender(self.watcher, wall=clock, binder=_Binder(store))
 
