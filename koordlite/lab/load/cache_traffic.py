@@ -16,7 +16,6 @@ from koordlite.lab.load.workloads import Workload, Workloads
 from koordlite.lab.machine.machine import Machine
 from koordlite.lab.resctrl.filesystem import EmulatedResctrl, RDTGroup
 from koordlite.lab.resctrl.rmids import OCCUPANCY, Counters
-from koordlite.model.cpuset import CPUSet
 
 BYTES_PER_BUSY_US = 2_000
 LOCAL_SHARE = 0.8
@@ -53,7 +52,7 @@ class Traffic:
             cpu.id: (cpu.l3, sorted(nodes[cpu.l3]).index(cpu.node)) for cpu in machine.cpus if cpu.l3 is not None
         }
         """Where each CPU's traffic is counted."""
-        self._spread = functools.cache(self._count_spots)
+        self._spot_counts = functools.cache(lambda cpus: collections.Counter(filter(None, map(self._spots.get, cpus))))
 
     def step(self, step_us: int) -> None:
         """Let the counters run for what was done in the last step."""
@@ -93,16 +92,12 @@ class Traffic:
         self._used[tids[0]] = workload.used_us
         if used_us <= 0:
             return
-        places = self._spread(self._cgroups.allowed(self._cgroups.cpuset.home(tids[0])))
+        places = self._spot_counts(self._cgroups.allowed(self._cgroups.cpuset.home(tids[0])))
         groups = collections.Counter(self._resctrl.home_of(tid) for tid in tids)
         parts = places.total() * groups.total()
         for spot, here in places.items():
             for group, threads in groups.items():
                 yield spot, group, used_us * here * threads / parts
-
-    def _count_spots(self, cpus: CPUSet) -> collections.Counter[Spot]:
-        """How many of the CPUs belong to each spot."""
-        return collections.Counter(self._spots[cpu] for cpu in cpus if cpu in self._spots)
 
     def _ceiling(self, cache_id: int, group: RDTGroup) -> float:
         """Bytes per µs that the group may move there."""

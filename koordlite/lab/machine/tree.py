@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -186,6 +185,5 @@ class Tree:
         return entry, name
 
 
-@functools.lru_cache(maxsize=16_384)
-def _parts(path: str) -> tuple[str, ...]:
-    return tuple(part for part in path.split("/") if part)
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
