@@ -71,9 +71,9 @@ _KERNEL: dict[CgroupField, int] = {
     "memory.pagecache_limit.size": 0,
     "memory.pagecache_limit.sync": 0,
 }
-"""What a kernel has where nobody wrote, also Anolis' own fields. `memory.oom.group` is missing: kubelet writes it."""
+"""Initial values of the kernel, also of Anolis' own fields. `memory.oom.group` is missing: kubelet writes it."""
 _BEST_EFFORT: dict[CgroupField, int] = {"cpu.shares": MIN_SHARES, "memory.limit": UNLIMITED}
-"""To kubelet a pod with batch resources asks for nothing."""
+"""Values that kubelet writes for a pod with batch resources: to it such a pod requests nothing."""
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -82,9 +82,9 @@ class Trace(msgspec.Struct, frozen=True):
     place: Place
     present: str
     before: Value | None
-    """What stands there without koordlet; None where the thing itself goes."""
+    """Value without koordlet; None where the thing itself goes."""
     strategy: str
-    """Whose place it is from now on."""
+    """Strategy that owns the place from now on."""
 
 
 class Recognition(msgspec.Struct, frozen=True):
@@ -133,8 +133,8 @@ def recognise(snapshot: Snapshot, settings: Mapping[str, StrategySettings], *, w
 
 
 def _values_of_kubelet(snapshot: Snapshot) -> Iterator[tuple[str, Values]]:
-    """By group of kubelet, of a pod or of a container: what kubelet or the kernel would have there.
-    CPU sets and quotas are left out where kubelet's static CPU manager policy may have written them."""
+    """Values that kubelet or the kernel would have, by group of kubelet, a pod or a container. CPU sets and quotas are
+    left out where kubelet's static CPU manager policy may have written them."""
     layout, whole = snapshot.layout, _whole(snapshot)
     yield layout.kubepods, _KERNEL
     yield layout.burstable, _KERNEL
@@ -182,7 +182,7 @@ def _present(group: Cgroup) -> dict[CgroupField, Value]:
 
 
 def _with(group: Cgroup, expected: Values, inherited: CPUSet | None) -> Cgroup:
-    """Only what the machine has is replaced. `inherited` are the CPUs of a group without a set of its own."""
+    """Replace values of fields that the machine has. `inherited` are the CPUs of a group without a set of its own."""
     values = {field: expected.get(field, value) for field, value in _present(group).items()}
     cpus, quota_us = values.pop("cpuset.cpus", None), values.pop("cpu.quota", None)
     replaced = msgspec.structs.replace(group, cpuset=cpus, quota_us=quota_us, values=values)

@@ -43,7 +43,7 @@ JOURNAL_SECONDS = 60.0
 _NOTHING_WRITTEN = RunState()
 """State of a run without a journal: one object, so that nobody is asked anew for its sake."""
 _WHOLE = ("node", "pods", "kubelet pods", "config")
-"""What the cluster must have sent before the picture counts as whole."""
+"""Parts that the cluster must have sent before the picture counts as whole."""
 
 
 class Agent:
@@ -89,7 +89,7 @@ class Agent:
         self.snapshot: Snapshot | None = None
         """The last picture."""
         self.last_round: RoundRecord | None = None
-        """What the last round decided on, and what it decided; None when there was no picture."""
+        """Picture and decisions of the last round; None when there was no picture."""
 
     def _use(self, journal: Journal | None) -> None:
         """Work with this journal, and with what an earlier run left in its folder."""

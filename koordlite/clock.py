@@ -12,7 +12,7 @@ import time
 import weakref
 
 _LONGEST_MS = 2**31 - 1
-"""What poll(2) takes."""
+"""Maximum of poll(2)."""
 _MONOTONIC_COARSE = 6
 """CLOCK_MONOTONIC_COARSE of Linux, which the kernel moves at its timer interrupt only. Python has no name for it."""
 

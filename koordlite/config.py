@@ -35,9 +35,9 @@ class Agent:
     interval_seconds: float = bounded(1.0, ge=0.05, le=60)
     """Time between two pictures. Koordinator's is 1 s as well."""
     state_dir: str = STATE_DIR
-    """Where the undo journal lives. On tmpfs it dies with the boot, and so do the cgroups it describes."""
+    """Folder of the undo journal. On tmpfs it dies with the boot, and so do the cgroups it describes."""
     on_stop: Literal["keep", "restore"] = "keep"
-    """What a stop by signal does. keep: limits stay in force, the next start goes on with them. restore: every file
+    """Behavior at a stop by signal. keep: limits stay in force, the next start goes on with them. restore: every file
     gets back what was found in it."""
     log_format: Literal["text", "json"] = "text"
     """Form of the log on stderr. text: lines for people. json: one object a line, with ts, level, logger and msg. The
@@ -49,7 +49,7 @@ class Agent:
     tasks_seconds: float = bounded(5.0, ge=0.1)
     """Time between two looks at the threads of all containers for resctrl; new threads inherit their parent's class."""
     reaction: ReactionSetting = "automatic"
-    """Whether best effort gives way also between two ticks, when latency-sensitive work suddenly needs the CPU. off,
+    """Let best effort give way also between two ticks, when latency-sensitive work suddenly needs the CPU: off,
     automatic (by the best way the machine has; not on an emulated one), or required: degraded where there is none."""
     reaction_hertz: float = bounded(50.0, ge=1, le=200)
     """Maximum number of looks a second at the CPU time of node and pods. Fewer where they would cost over
@@ -60,11 +60,11 @@ class Agent:
     reaction_band_percent: float = bounded(5.0, ge=1, le=50)
     """Percent of the node by which the use of all others must exceed what the last decision assumed."""
     nri: NRISetting = "off"
-    """Whether the runtime asks the agent before it creates a container (NRI of containerd 1.7 or newer, and CRI-O), so
-    that its first process starts with the values. off, auto (while there is a runtime that asks), or required: degraded
+    """Let the runtime ask the agent before it creates a container (NRI of containerd 1.7 or newer, and CRI-O), so that
+    its first process starts with the values: off, auto (while there is a runtime that asks), or required: degraded
     while there is none. What a strategy that observes would set is only counted."""
     nri_socket: str = "/var/run/nri/nri.sock"
-    """Where the runtime listens for plugins."""
+    """Socket on which the runtime listens for plugins."""
     nri_index: str = dataclasses.field(default="50", metadata={"check": _two_digits})
     """Place among the runtime's plugins, two digits: those with lower ones are asked before."""
 
@@ -82,7 +82,8 @@ class Http:
     port: int = bounded(PORT, ge=0, le=65535)
     """TCP port; 0 takes any free one and prints it."""
     require_token: bool = False
-    """On loopback, too, all but /healthz and /readyz wants a token: for nodes where people without root may log in."""
+    """Require a token on loopback, too, for all but /healthz and /readyz: for nodes where people without
+    root may log in."""
     token_audience: str = ""
     """Audience that tokens must be bound to, so that they open nothing else: koordlite, for example. Empty: the API
     server's own, as tokens have it that are not bound."""
@@ -114,7 +115,7 @@ class FlightRecord:
     """off: nothing is kept. automatic: it is kept where the folder can be written, on real machines. required: the
     agent does not start without."""
     folder: str = "/var/lib/koordlite/record"
-    """Where it is kept. It outlives restarts and boots."""
+    """Folder of the record. It outlives restarts and boots."""
     max_mib: int = bounded(256, ge=4, le=65536)
     """Maximum size; then the oldest goes. 256 MiB hold about a day of 110 busy pods."""
 

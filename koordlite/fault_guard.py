@@ -32,7 +32,7 @@ class FaultGuard:
         self.state = Faults()
         self._limit = limit
         self.hurt = False
-        """Whether this round has ended in a fault."""
+        """True where this round has ended in a fault."""
         self._logged: set[tuple[type[BaseException], str]] = set()
 
     @property

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 CREATE, CLOSE_WRITE, MOVED_TO = 0x100, 0x8, 0x80
 """A name was made; a file that was open for writing was closed; a name was moved here, as by a replacing rename."""
 ONLYDIR = 0x0100_0000
-"""In a mask to watch: fail with ENOTDIR where the path is no folder."""
+"""Flag of a mask to watch: fail with ENOTDIR where the path is no folder."""
 ISDIR, IGNORED, OVERFLOW = 0x4000_0000, 0x8000, 0x4000
-"""In an event: it is about a folder; the watch has ended; events were lost."""
+"""Flags of an event: it is about a folder; the watch has ended; events were lost."""
 
 Event = tuple[int, int, str]
 """Number of the watch, bits, and the name in the folder."""

@@ -102,7 +102,7 @@ class ClusterView(msgspec.Struct, frozen=True):
     whitelist: WhitelistObject | None = None
     """Pods that may be brought onto one NUMA node."""
     whitelist_known: bool = True
-    """Whether it is known that there is, or is no, such object."""
+    """True where it is known whether there is such an object."""
 
 
 class Cluster(Protocol):

@@ -45,7 +45,7 @@ class ThreadState(msgspec.Struct, frozen=True):
     ended: bool = False
     """It does not run, and should."""
     place: str = ""
-    """Where a silent thread is: module and line."""
+    """Module and line where a silent thread is."""
 
     @property
     def not_ready(self) -> str:
@@ -175,7 +175,7 @@ class Periodic(Worker):
 
 
 _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
-"""Those of this process that should be at work."""
+"""Workers of this process that should be at work."""
 
 
 def states() -> list[ThreadState]:

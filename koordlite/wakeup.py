@@ -33,7 +33,7 @@ LOG = logging.getLogger(__name__)
 _AIMED = 0.8
 """Part of the granted share of a core that the period is chosen for: the cost of a sample varies."""
 _FIRST_PERIOD_SECONDS = 0.05
-"""Until the first second has shown what a sample costs here."""
+"""Period until the first second has shown the cost of a sample."""
 _PIECE_SECONDS = 0.5
 """Longest piece of a wait that a stop does not end."""
 _ALERT_SECONDS = 2 * SHORTEST_WINDOW_US / 1e6
@@ -49,9 +49,9 @@ class Wake(msgspec.Struct, frozen=True):
 
     cause: Cause
     use: FreshUse | None = None
-    """What was measured when it was a surge."""
+    """Measurement of a surge."""
     groups: frozenset[str] = frozenset()
-    """Those that were made, to be looked at now."""
+    """New groups to look at now."""
 
 
 class Waker:
@@ -93,7 +93,7 @@ class Waker:
         """Time for which threads of services ran and waited so far; without it a surge needs no other sign."""
         self._hurry = False
         self.has_changes: Callable[[], bool] | None = None
-        """Whether the cluster has something that the next tick should not wait for; asked twice a second."""
+        """Tell whether the cluster has changes that the next tick should not wait for; asked twice a second."""
 
     @property
     def state(self) -> Reaction:
@@ -243,8 +243,8 @@ class Waker:
         return self.service_counters(self._snapshot) if self.service_counters and self._snapshot else {}
 
     def _listen(self, seconds: float) -> bool:
-        """Until the kernel reports pressure, or a new group. True for pressure: the kernel has waited before it said
-        so, and a sample before the measurement would take as long again."""
+        """Wait until the kernel reports pressure, or a new group. True for pressure: the kernel has waited before it
+        said so, and a sample before the measurement would take as long again."""
         assert self._trigger is not None
         event = self._trigger.wait(seconds)
         if event == "pressure":
