@@ -223,6 +223,14 @@ def cluster(
     return open_cluster(args, settings, files=files, topology=topology, stop=stop)
 
 
+def names_api_server(args: argparse.Namespace, settings: Settings) -> bool:
+    """Tell whether options, settings or the environment name an API server. That of KUBECONFIG counts where the Node is
+    named too: on a machine of its own it may be any cluster's."""
+    if args.kubeconfig or settings.cluster.kubeconfig or os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return True
+    return bool(os.environ.get("KUBECONFIG") and (settings.agent.node or os.environ.get("NODE_NAME")))
+
+
 def open_cluster(
     args: argparse.Namespace, settings: Settings, *, files: Files, topology: Topology, stop: threading.Event | None
 ) -> KubeCluster:

@@ -156,12 +156,12 @@ def verify(args: argparse.Namespace) -> int:
 
 
 def _api(args: argparse.Namespace, settings: Settings) -> Api | None:
-    """The API server that an option or this pod names."""
+    """The API server that options, settings or the environment name."""
     from koordlite.kube.client.access import connect
 
-    kubeconfig = args.kubeconfig or settings.cluster.kubeconfig
-    if args.cluster or not (kubeconfig or os.environ.get("KUBERNETES_SERVICE_HOST")):
+    if args.cluster or not machines.names_api_server(args, settings):
         return None
+    kubeconfig = args.kubeconfig or settings.cluster.kubeconfig
     return connect(kubeconfig or None, args.context or settings.cluster.context or None, user_agent="koordlite-verify")
 
 

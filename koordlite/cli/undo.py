@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import pathlib
 import sys
 import threading
@@ -93,8 +92,7 @@ def undo(args: argparse.Namespace) -> int:
 
 def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluster | None:
     """Without a cluster the Node's resources stay in the journal until one is named."""
-    named = args.cluster or args.kubeconfig or settings.cluster.kubeconfig
-    if not (named or os.environ.get("KUBERNETES_SERVICE_HOST")):
+    if not (args.cluster or machines.names_api_server(args, settings)):
         return None
     stop = threading.Event()
     stop.set()  # Nothing waits for this run, so the cluster may take its time.

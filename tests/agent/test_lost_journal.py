@@ -9,6 +9,7 @@ from typing import Any
 
 import apibench
 import msgspec
+import pytest
 from emulated import Emulated
 
 from koordlite import cli
@@ -132,7 +133,12 @@ def test_offers_of_a_lost_journal_are_taken_back_by_restore(tmp_path: Path, caps
         ]
         (tmp_path / "s").mkdir()
         assert cli.main(["restore", *options, "--dry-run"]) == 0
-        assert f"node/{keys.BATCH_CPU}" in capsys.readouterr().out
+        listed = capsys.readouterr().out
+        assert f"node/{keys.BATCH_CPU}" in listed
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+            assert cli.main(["restore", *options[:2], *options[4:], "--dry-run"]) == 0
+        assert capsys.readouterr().out == listed
         assert cli.main(["restore", *options]) == 0
         left = bench.server.objects.get("Node", "n9", api_version="v1")
         assert left

@@ -84,6 +84,16 @@ def test_of_others_nothing_is_named(verify: Ask, server: ApiServer, tmp_path: Pa
     assert answer.out.splitlines() == [f"nothing left on this machine and {server.url}"]
 
 
+def test_the_kubeconfig_of_the_environment_counts_where_the_node_is_named(
+    verify: Ask, server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NODE_NAME", raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    assert verify().out.splitlines() == ["nothing left on this machine"]
+    monkeypatch.setenv("NODE_NAME", "n1")
+    assert verify("--sandbox", "small").out.splitlines()[-1].endswith(f"on this machine and {server.url}")
+
+
 @pytest.mark.parametrize("what", LEFT)
 def test_each_rest_is_named_with_what_to_do(verify: Ask, server: ApiServer, tmp_path: Path, what: str) -> None:
     server.objects.load(LEFT[what])
