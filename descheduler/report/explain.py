@@ -10,8 +10,8 @@ from descheduler.plan import EvictionPlan, PodAnswer
 from descheduler.report import text
 from koordlite.model import duration, printable
 from koordlite.model.errors import InputError, Problem
+from koordlite.report import make_room as room_text
 from koordlite.report import paragraph
-from koordlite.report import rooms as room_text
 
 
 def render(plan: EvictionPlan, name: str) -> str:

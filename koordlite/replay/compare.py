@@ -14,8 +14,8 @@ from koordlite.model.decision import Decision
 from koordlite.record.round_record import RoundRecord
 from koordlite.replay.verify import Divergence, Judge
 from koordlite.replay.what_if import Course, Other, landed
-from koordlite.report import present
-from koordlite.report.present import Figures
+from koordlite.report import node_figures
+from koordlite.report.node_figures import Figures
 
 Round = tuple[RoundRecord, Sequence[Decision], Sequence[Change]]
 MOST_POINTS = 2000
@@ -79,10 +79,10 @@ class Side(msgspec.Struct, kw_only=True):
         if now.node_cpu is None:
             return
         without_be, threshold = now.node_cpu - (now.be_cpu or 0), now.threshold_milli
-        self.seconds_above_threshold += seconds * present.above(without_be + least, threshold)
-        self.seconds_above_threshold_most += seconds * present.above(without_be + most, threshold)
-        self.seconds_well_above_threshold += seconds * present.well_above(without_be + least, threshold)
-        self.seconds_well_above_threshold_most += seconds * present.well_above(without_be + most, threshold)
+        self.seconds_above_threshold += seconds * node_figures.above(without_be + least, threshold)
+        self.seconds_above_threshold_most += seconds * node_figures.above(without_be + most, threshold)
+        self.seconds_well_above_threshold += seconds * node_figures.well_above(without_be + least, threshold)
+        self.seconds_well_above_threshold_most += seconds * node_figures.well_above(without_be + most, threshold)
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -149,7 +149,7 @@ class _Sums:
         """One round, recorded and on the other course: its picture, the decisions, and the changes that were made."""
         result = self.result
         recorded, other = (
-            present.figures(present.Overlay(record.snapshot, changes), decisions, {}, time=record.wall)
+            node_figures.figures(node_figures.Overlay(record.snapshot, changes), decisions, {}, time=record.wall)
             for record, decisions, changes in sides
         )
         now = Point(recorded, other)
@@ -191,7 +191,7 @@ class _Sums:
         result.recorded.add_time(before.recorded, now.recorded, seconds, used, used)
         moved = dataclasses.replace(now.other, be_cpu=used, node_cpu=now.recorded.node_cpu)
         result.other.add_time(before.other, moved, seconds, used - lost, used - lost + gained)
-        result.ls_seconds_above_threshold += seconds * present.above(
+        result.ls_seconds_above_threshold += seconds * node_figures.above(
             now.recorded.prod_cpu, now.recorded.threshold_milli
         )
 

@@ -9,7 +9,7 @@ from koordlite.model.errors import Problem
 from koordlite.replay import text
 from koordlite.replay.compare import Comparison, Point
 from koordlite.replay.verify import Verification
-from koordlite.report import present, units, view
+from koordlite.report import node_figures, units, view
 from koordlite.report.html import chart, node_parts, page
 from koordlite.report.html.chart import Line
 from koordlite.report.html.page import Markup, el
@@ -120,7 +120,7 @@ def _difference(points: Sequence[Point]) -> Markup:
 
 def _sides(outcome: Comparison) -> Markup:
     recorded, other = outcome.recorded, outcome.other
-    explained = {present.WELL: f"{present.WELL} ({present.WHY})"}
+    explained = {node_figures.WELL: f"{node_figures.WELL} ({node_figures.WHY})"}
     rows = [(explained.get(name, name), show(recorded), show(other)) for name, show in text.FACTS]
     kinds, evictions = ["writes"], ["evictions"]
     for side in (recorded, other):

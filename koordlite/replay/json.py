@@ -16,7 +16,7 @@ from koordlite.model.errors import Problem
 from koordlite.replay.compare import Comparison
 from koordlite.replay.verify import Divergence, Verification
 from koordlite.report.json.run_report import Object, decided, fields
-from koordlite.report.present import Figures
+from koordlite.report.node_figures import Figures
 
 VERSION = 1
 _DRAWN = ("capacityMilli", "thresholdMilli", "nodeCpu", "prodCpu", "beCpu", "beLimit", "beBudget")

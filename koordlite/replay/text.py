@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from koordlite.model.errors import Problem
 from koordlite.replay.compare import Comparison, Side
 from koordlite.replay.verify import Divergence, Verification
-from koordlite.report import present, units
+from koordlite.report import node_figures, units
 from koordlite.report.sentence import sentence
 from koordlite.strategies import limiting
 
@@ -58,7 +58,7 @@ FACTS: tuple[tuple[str, Callable[[Side], str]], ...] = (
     ("BE was allowed", lambda side: seconds(side.be_cpu_seconds_allowed)),
     ("limit of BE, cores", lambda side: f"{units.cores(side.be_limit_min)} – {units.cores(side.be_limit_max)}"),
     ("node above the threshold", above),
-    (present.WELL, well_above),
+    (node_figures.WELL, well_above),
 )
 """Names of a side's sums, and how each is shown."""
 

@@ -20,7 +20,7 @@ from koordlite.model.place import Place
 from koordlite.model.status import AppliedStep, ForeignWrite
 from koordlite.report.explain import who_changed
 from koordlite.report.explain.who_changed import Mark
-from koordlite.report.present import Figures
+from koordlite.report.node_figures import Figures
 from koordlite.report.summary import Summary, Totals
 from koordlite.report.tick import Tick
 

@@ -12,8 +12,8 @@ from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import gives_way
 from koordlite.report.history import DecisionEvent
+from koordlite.report.node_figures import Overlay
 from koordlite.report.pod_rows import PodRow, ordered
-from koordlite.report.present import Overlay
 from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
 

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from koordlite.report import paragraph, present, units
+from koordlite.report import node_figures, paragraph, units
 from koordlite.report.history import History
 from koordlite.report.json import run_report
 from koordlite.report.json.run_report import Object
@@ -39,7 +39,7 @@ FIGURES = {
     "batchCoresMean": "what it may request, on average, cores",
     "unmetPercent": "CPU time that other pods wanted and did not get, %",
     "aboveThresholdSeconds": "seconds the node used more than the threshold",
-    "wellAboveThresholdSeconds": f"of these {present.WELL} ({present.WHY})",
+    "wellAboveThresholdSeconds": f"of these {node_figures.WELL} ({node_figures.WHY})",
     "lsAboveThresholdSeconds": "seconds other pods alone used more than that",
     "writes": "writes",
     "refusedWrites": "writes refused",

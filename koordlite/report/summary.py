@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import msgspec
 
 from koordlite.formulas.cpu import be_limit
-from koordlite.report import paragraph, present, units
-from koordlite.report.present import Figures
+from koordlite.report import node_figures, paragraph, units
+from koordlite.report.node_figures import Figures
 from koordlite.report.tick import Tick
 
 _MILLICORE_SECONDS_PER_CORE_HOUR = 1000 * 3600
@@ -82,11 +82,11 @@ class Totals:
             self._first = tick.time
         else:
             seconds, limit = max(0.0, tick.time - before.time), before.be_limit or 0
-            well = present.well_above(now.node_cpu, now.threshold_milli)
-            sums.seconds_above_threshold += seconds * present.above(now.node_cpu, now.threshold_milli)
+            well = node_figures.well_above(now.node_cpu, now.threshold_milli)
+            sums.seconds_above_threshold += seconds * node_figures.above(now.node_cpu, now.threshold_milli)
             sums.seconds_well_above_threshold += seconds * well
             sums.seconds_late += seconds * (well and limit > be_limit.MIN_CPUS * 1000)
-            sums.prod_seconds_above_threshold += seconds * present.above(now.prod_cpu, now.threshold_milli)
+            sums.prod_seconds_above_threshold += seconds * node_figures.above(now.prod_cpu, now.threshold_milli)
             sums.be_core_hours_allowed += limit * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
             sums.be_core_hours_used += (now.be_cpu or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
         self._before = now
@@ -126,7 +126,7 @@ def text(numbers: Summary) -> str:
     reasons = ", ".join(f"{reason} {count}" for reason, count in numbers.decisions.items())
     written = f"{numbers.writes}{f' ({kinds})' if kinds else ''}, {numbers.refusals} refused"
     cost = f"{units.span(numbers.tick_seconds_mean)} each, {units.span(numbers.tick_seconds_max)} at most"
-    well = f"{units.span(numbers.seconds_well_above_threshold)} {present.WELL} ({present.WHY})"
+    well = f"{units.span(numbers.seconds_well_above_threshold)} {node_figures.WELL} ({node_figures.WHY})"
     alone = f"{units.span(numbers.prod_seconds_above_threshold)} by LS alone"
     late = f"{units.span(numbers.seconds_late)} of that before BE was at the two CPUs it keeps"
     facts = [

@@ -28,8 +28,8 @@ from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot, pods_with_groups
 from koordlite.model.status import AppliedStep, Faults, FileTrouble, ForeignWrite, NRIState, Pause, Reaction
 from koordlite.model.topology import Topology
-from koordlite.report import present
-from koordlite.report.present import CPUCell, Figures, Overlay, OwnedUse
+from koordlite.report import node_figures
+from koordlite.report.node_figures import CPUCell, Figures, Overlay, OwnedUse
 from koordlite.resctrl import schemata
 from koordlite.resctrl.values import Resctrl
 
@@ -135,7 +135,7 @@ class Tick:
     @cached_property
     def figures(self) -> Figures:
         """The numbers that are drawn over time."""
-        return present.figures(self.after, self.decisions, self.modes, time=self.time)
+        return node_figures.figures(self.after, self.decisions, self.modes, time=self.time)
 
     @cached_property
     def ls_pool(self) -> str:

@@ -16,7 +16,7 @@ from koordlite.model.snapshot import OF_OUR_REPORTS
 from koordlite.model.status import FileTrouble, Pause, Reaction, WatchState
 from koordlite.report import units
 from koordlite.report.history import Remembered
-from koordlite.report.present import CPUCell
+from koordlite.report.node_figures import CPUCell
 from koordlite.report.tick import Tick
 
 STATUS_TONES = {"enforcing": "good", "observing": "info", "paused": "warn", "degraded": "bad"}

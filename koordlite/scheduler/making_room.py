@@ -16,7 +16,7 @@ from koordlite.formulas.make_room import Cost, Room
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.pod import pod_reader
 from koordlite.numa.nrt.filter import NANO, Amounts, Zones
-from koordlite.report import rooms as room_text
+from koordlite.report import make_room as room_text
 from koordlite.reservation.pods import ClusterPod, PodShape
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement import judge, victims

@@ -27,7 +27,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.status import AppliedStep, ForeignWrite
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.report.history import History
-from koordlite.report.present import CPUCell
+from koordlite.report.node_figures import CPUCell
 from koordlite.report.tick import Tick
 from koordlite.resctrl.values import ControlGroup, Resctrl
 

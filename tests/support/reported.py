@@ -10,7 +10,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.snapshot import Snapshot
-from koordlite.report.present import Figures
+from koordlite.report.node_figures import Figures
 from koordlite.report.tick import Tick
 
 _FIELDS = {field.name for field in dataclasses.fields(Tick)}

@@ -14,7 +14,7 @@ from koordlite.changes import eviction
 from koordlite.lab.cluster import scenario
 from koordlite.lab.cluster.scenario import Expectation
 from koordlite.lab.sandbox import Sandbox
-from koordlite.report import present, units
+from koordlite.report import node_figures, units
 from koordlite.report.simulation import ExpectationResult, Figures, Workload
 from koordlite.report.tick import Tick
 
@@ -39,7 +39,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """By NAMESPACE/NAME."""
     restarts: int
     """Restarts of all pods so far."""
-    row: present.Figures | None = None
+    row: node_figures.Figures | None = None
     status: str = "dead"
     reasons: frozenset[str] = frozenset()
     problems: frozenset[str] = frozenset()
@@ -137,10 +137,10 @@ _WHOLES: Mapping[str, Callable[[Sequence[Sample]], float]] = {
     "restarts": lambda samples: samples[-1].restarts - samples[0].restarts if samples else 0,
     "beCoreHours": lambda samples: _core_hours((row.be_cpu, seconds) for row, seconds in _timed(samples)),
     "aboveThresholdSeconds": lambda samples: sum(
-        seconds for row, seconds in _timed(samples) if present.above(row.node_cpu, row.threshold_milli)
+        seconds for row, seconds in _timed(samples) if node_figures.above(row.node_cpu, row.threshold_milli)
     ),
     "wellAboveThresholdSeconds": lambda samples: sum(
-        seconds for row, seconds in _timed(samples) if present.well_above(row.node_cpu, row.threshold_milli)
+        seconds for row, seconds in _timed(samples) if node_figures.well_above(row.node_cpu, row.threshold_milli)
     ),
 }
 """Numbers of a whole stretch of time."""
@@ -207,7 +207,7 @@ def figures(samples: Sequence[Sample], best_effort: frozenset[str]) -> Figures:
         "aboveThresholdSeconds": _WHOLES["aboveThresholdSeconds"](samples),
         "wellAboveThresholdSeconds": _WHOLES["wellAboveThresholdSeconds"](samples),
         "lsAboveThresholdSeconds": sum(
-            seconds for row, seconds in _timed(samples) if present.above(row.prod_cpu, row.threshold_milli)
+            seconds for row, seconds in _timed(samples) if node_figures.above(row.prod_cpu, row.threshold_milli)
         ),
         **{name: sum(map(count, samples)) for name, count in _SUMS.items()},
         "restarts": _WHOLES["restarts"](samples),
@@ -231,7 +231,7 @@ def _spans(samples: Sequence[Sample]) -> Iterator[tuple[Sample, float]]:
         yield sample, sample.time - before.time
 
 
-def _timed(samples: Sequence[Sample]) -> Iterator[tuple[present.Figures, float]]:
+def _timed(samples: Sequence[Sample]) -> Iterator[tuple[node_figures.Figures, float]]:
     return ((sample.row, seconds) for sample, seconds in _spans(samples) if sample.row)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from koordlite import strategies
 from koordlite.model import printable
 from koordlite.model.decision import Decision
-from koordlite.report import paragraph, present, units, view
+from koordlite.report import node_figures, paragraph, units, view
 from koordlite.report.explain import pieces
 from koordlite.report.explain.pieces import Answer
 from koordlite.report.history import NOTHING, Remembered
@@ -123,7 +123,7 @@ def resctrl(_subject: str, tick: Tick, past: Remembered) -> Answer:
         who = f"pod {owned.namespace}/{owned.pod}" if owned.pod else f"class {owned.qos}"
         occupied = owned.use.occupancy_bytes
         parts = [f"{units.size(occupied)} of cache"] if occupied is not None else []
-        parts += [f"{word} {units.size(rate)}/s" for word, rate in present.bandwidths(owned.use)]
+        parts += [f"{word} {units.size(rate)}/s" for word, rate in node_figures.bandwidths(owned.use)]
         lines.append(f"  {who}, cache {owned.cache}: {', '.join(parts) or 'not counted by this hardware'}")
     use = [run_report.fields(owned) for owned in tick.cache_use]
     explanation = Answer(lines, {"schemata": dict(tick.schemata), "use": use})

@@ -12,8 +12,8 @@ from koordlite.report.history import DecisionEvent, History
 from koordlite.report.html import page
 from koordlite.report.html.chart import Line, Mark
 from koordlite.report.html.page import Child, Markup, el
+from koordlite.report.node_figures import CPUCell, Figures
 from koordlite.report.pod_rows import PodRow
-from koordlite.report.present import CPUCell, Figures
 from koordlite.report.sentence import headline, sentence, terms
 from koordlite.report.tick import Tick
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from koordlite.report import pods, present, units, view
+from koordlite.report import node_figures, pods, units, view
 from koordlite.report.history import History
 from koordlite.report.html import chart, node_parts, page
 from koordlite.report.html.chart import Line
 from koordlite.report.html.page import Markup, el
-from koordlite.report.present import Figures
+from koordlite.report.node_figures import Figures
 from koordlite.report.summary import Summary
 from koordlite.report.tick import Tick
 
@@ -71,8 +71,8 @@ def _tiles(tick: Tick, summary: Summary) -> Markup:
     above, whole = units.span(summary.seconds_above_threshold), units.span(summary.seconds)
     well, threshold = units.span(summary.seconds_well_above_threshold), units.cores(tick.figures.threshold_milli)
     late = (
-        f"over {threshold} cores {present.WELL} for {well} in all, the rest with BE at the two CPUs it keeps; "
-        f"over it at all: {above} of {whole}; {present.WHY}"
+        f"over {threshold} cores {node_figures.WELL} for {well} in all, the rest with BE at the two CPUs it keeps; "
+        f"over it at all: {above} of {whole}; {node_figures.WHY}"
     )
     limit = units.cores_between(summary.be_limit_min, summary.be_limit_max)
     of_limit = page.tile("Limit of BE, cores", limit, f"of {units.cores(tick.figures.capacity_milli)}")

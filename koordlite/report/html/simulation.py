@@ -11,7 +11,7 @@ from koordlite.report import units
 from koordlite.report.html import chart, node_parts, page
 from koordlite.report.html.page import Markup, el
 from koordlite.report.html.run_report import MAX_POINTS, thinned
-from koordlite.report.present import Figures
+from koordlite.report.node_figures import Figures
 from koordlite.report.sentence import headline
 from koordlite.report.simulation import FIGURES, Simulated, shown
 

@@ -36,9 +36,9 @@ import msgspec
 from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.model.snapshot import Snapshot
-from koordlite.report import history, pods, present
+from koordlite.report import history, node_figures, pods
 from koordlite.report.history import Remembered
-from koordlite.report.present import Figures
+from koordlite.report.node_figures import Figures
 from koordlite.report.sentence import sentence
 from koordlite.report.tick import UNSEEN, Tick
 
@@ -102,7 +102,7 @@ def state(tick: Tick) -> Object:
         **fields(tick.figures),
         **{_camel(name): getattr(tick, name) for name in names},
         "nodeMemory": snapshot.usage.node.memory if snapshot.usage.node else None,
-        "bePolicy": present.be_policy(snapshot),
+        "bePolicy": node_figures.be_policy(snapshot),
         "beCpuset": str(tick.best_effort or ""),
         "nodePercentiles": snapshot.node_percentiles,
         "ages": snapshot.ages,

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from koordlite.changes import core_cookie, eviction
 from koordlite.changes.core_cookie import CoreCookieChange
 from koordlite.model.status import RequestHistogram, RequestKind
-from koordlite.report import present
+from koordlite.report import node_figures
 from koordlite.report.metrics import node, pods
 from koordlite.report.metrics.families import (
     NodeRegistry,
@@ -186,7 +186,7 @@ def _labelled(tick: Tick) -> Iterator[Metric]:
     """The agent's state by label: its limit, its inputs, what wakes it, answers to a runtime that asks before it
     creates containers, and a pause."""
     limit, state, pause = _cores(tick.figures.be_limit), tick.nri, tick.pause
-    limits = [] if limit is None else [([present.be_policy(tick.snapshot)], limit)]
+    limits = [] if limit is None else [([node_figures.be_policy(tick.snapshot)], limit)]
     yield gauge("koordlet_be_suppress_cpu_cores", "CPU best-effort pods may use", ("type",), limits)
     yield gauge("koordlite_input_age_seconds", "Age of an input", ("input",), _items(tick.snapshot.ages))
     modes = [(mode, 1) for mode in tick.modes.items()]

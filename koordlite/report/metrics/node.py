@@ -17,9 +17,9 @@ from koordlite.model import cpuset, keys
 from koordlite.model.picture.usage import Use
 from koordlite.model.pod.qos import PriorityClass
 from koordlite.model.snapshot import Snapshot, has_node
-from koordlite.report import present
+from koordlite.report import node_figures
 from koordlite.report.metrics.families import Sample, counter, gauge
-from koordlite.report.present import OwnedUse
+from koordlite.report.node_figures import OwnedUse
 from koordlite.report.tick import Tick
 
 _USE = ("resource", "unit")
@@ -175,7 +175,7 @@ def cache_use(rows: Sequence[OwnedUse]) -> Iterator[Metric]:
     ):
         sizes = ((owner, size) for owner, use in owned if (size := use.occupancy_bytes) is not None)
         yield gauge(occupancy, f"Bytes of the last cache {whose} holds", labels, sizes)
-        rates = (([*owner, word], rate) for owner, use in owned for word, rate in present.bandwidths(use))
+        rates = (([*owner, word], rate) for owner, use in owned for word, rate in node_figures.bandwidths(use))
         yield gauge(bandwidth, f"Bytes per second {whose} moves", (*labels, "mb_type"), rates)
 
 

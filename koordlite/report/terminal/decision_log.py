@@ -21,7 +21,7 @@ from koordlite.model.decision import Decision
 from koordlite.report import units
 from koordlite.report.history import DecisionEvent
 from koordlite.report.log_levels import LEVELS, Level, LevelTable
-from koordlite.report.present import Figures
+from koordlite.report.node_figures import Figures
 from koordlite.report.sentence import headline
 from koordlite.report.tick import Tick
 

@@ -15,8 +15,8 @@ from rich.text import Text
 from koordlite.model import printable
 from koordlite.report import pod_rows, pods, units, view
 from koordlite.report.history import DecisionEvent, Remembered
+from koordlite.report.node_figures import CPUCell, Figures
 from koordlite.report.pod_rows import PodRow
-from koordlite.report.present import CPUCell, Figures
 from koordlite.report.sentence import sentence
 from koordlite.report.terminal import canvas
 from koordlite.report.tick import Tick

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from koordlite.report import rooms, units
+from koordlite.report import make_room, units
 from koordlite.report.html import page
 from koordlite.report.html.page import Child, Markup, Strict, el, facts, section, table, tile, tiles
 from koordlite.scheduler.report import texts
@@ -142,6 +142,8 @@ def _room(waiting: Mapping[str, Any]) -> Markup:
         body.append(el("p", f"It fits now, without a move: {', '.join(waiting['fits'])}"))
     else:
         answer = waiting["makeRoom"]
-        body.append(table(("", "what would make room"), ((head.strip(), text) for head, text in rooms.lines(answer))))
+        body.append(
+            table(("", "what would make room"), ((head.strip(), text) for head, text in make_room.lines(answer)))
+        )
         body.append(el("p", f"Not seen here: {answer['notSeen']}", class_="note"))
     return section("Make room", *body)

@@ -10,7 +10,7 @@ import pytest
 from koordlite.lab.cluster.scenario import Expectation
 from koordlite.lab.simulation import measures
 from koordlite.lab.simulation.measures import Amount, Sample
-from koordlite.report.present import Figures
+from koordlite.report.node_figures import Figures
 
 NUMBERS = {field.name for field in dataclasses.fields(Figures)}
 

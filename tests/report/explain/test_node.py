@@ -10,7 +10,7 @@ from reported import tick_of
 from koordlite.model.decision import Decision
 from koordlite.report.explain.subject import explain
 from koordlite.report.history import History, Remembered
-from koordlite.report.present import CPUCell
+from koordlite.report.node_figures import CPUCell
 from koordlite.report.tick import Tick
 
 

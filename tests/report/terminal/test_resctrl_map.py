@@ -13,7 +13,7 @@ from koordlite.changes.resctrl import ResctrlGroupChange, ResctrlMountChange, Re
 from koordlite.model.decision import Decision
 from koordlite.report.explain import resctrl_plan
 from koordlite.report.metrics.node import cache_use
-from koordlite.report.present import OwnedUse
+from koordlite.report.node_figures import OwnedUse
 from koordlite.report.terminal import resctrl_map
 from koordlite.resctrl.values import (
     BandwidthCapability,
