@@ -25,7 +25,6 @@ import slices
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadGroupScheduling
 
-import descheduler.cli
 import koordlite.cli
 
 # A loaded machine is slow, which says nothing about the change either.
@@ -160,11 +159,10 @@ def _alone(request: pytest.FixtureRequest, room: Room) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _parsers_once() -> Iterator[None]:
+def _one_parser() -> Iterator[None]:
     """A process makes its parser once: the thousand commands that run inside this one do not each make it anew."""
     with pytest.MonkeyPatch.context() as patch:
-        for program in (koordlite.cli, descheduler.cli):
-            patch.setattr(program, "parser", functools.cache(program.parser))
+        patch.setattr(koordlite.cli, "parser", functools.cache(koordlite.cli.parser))
         yield
 
 
