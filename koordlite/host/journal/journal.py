@@ -36,6 +36,7 @@ class Journal:
         self._changing = threading.Lock()
         self._boot_id = boot_id
         self._entries = {entry.place: entry for entry in content.entries} if content else {}
+        self._listed: tuple[Mapping[Place, Entry], frozenset[Place]] = {}, frozenset()
         self.damaged = content.damaged if content else ()
         """Entries that cannot be read. They are kept beside the journal when it is next written."""
         self._unsaved_damage = self.damaged
@@ -74,7 +75,11 @@ class Journal:
     @property
     def places(self) -> frozenset[Place]:
         """The places that hold a value of ours, named as `Change.place` names them."""
-        return frozenset(self._entries)
+        entries, places = self._listed
+        if entries is not self._entries:
+            # Several keep it, and ask for it each tick.
+            entries, places = self._listed = self._entries, frozenset(self._entries)
+        return places
 
     @property
     def by_place(self) -> Mapping[Place, Entry]:

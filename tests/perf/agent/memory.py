@@ -22,6 +22,7 @@ import sysconfig
 import tempfile
 import time
 import urllib.request
+import zlib
 from collections.abc import Iterator, Sequence
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
@@ -61,12 +62,13 @@ def node(pods: int, folder: pathlib.Path) -> Iterator[tuple[Tree, ApiServer]]:
 
 def bytecode() -> str:
     """The variable that names the folder of the bytecode that `scripts/compile-tree` makes, for this machine."""
-    variable = f"PYTHONPYCACHEPREFIX={sys.prefix}/compiled-tree"
+    script = ROOT / "scripts/compile-tree"
+    variable = f"PYTHONPYCACHEPREFIX={sys.prefix}/compiled-tree-{zlib.crc32(script.read_bytes()):08x}"
     never_imported = "/(kubernetes/(aio|client/models|client/api)|tests?)/"
     folders = [ROOT / "koordlite", sysconfig.get_path("purelib"), "--except", never_imported]
-    script = [sys.executable, ROOT / "scripts/compile-tree", "--checked", "--library", *folders]
+    command = ["env", variable, sys.executable, script, "--checked", "--library", *folders]
     # Foreign packages bring files that are no Python; they are never imported.
-    subprocess.run(["env", variable, *script], check=False, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
     return variable
 
 
