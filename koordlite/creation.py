@@ -56,7 +56,7 @@ LEAST_QUOTA_US = 1000
 UNLIMITED = -1
 _ORIGIN = "at creation by NRI"
 _FIELDS: tuple[CgroupField, ...] = ("cpuset.cpus", "cpu.quota", "cpu.shares", "memory.limit")
-"""What NRI can set of a group on both versions of cgroups; a round writes the rest."""
+"""Fields of a group that NRI can set on both versions of cgroups; a round writes the rest."""
 _MOST_NAMES = 10_000
 _SWITCH_SECONDS = 0.0001
 """Longest wait of a thread that answers for one that computes."""
@@ -65,8 +65,8 @@ _LEAVE_SECONDS = 2.0
 _WAY_SECONDS = 0.005
 """Longest time for which the main thread stands still for one answer."""
 _GIVE_WAY = signal.SIGUSR1
-"""Not sent, but said to have come (`_thread.interrupt_main`): so no system call is interrupted, and where it has no
-handler nothing happens."""
+"""Signal that is never sent, but said to have come (`_thread.interrupt_main`): so no system call is interrupted, and
+where it has no handler nothing happens."""
 _NEW_TID = 0
 """No thread of user space has this number: it stands for the container's first one."""
 
@@ -76,7 +76,7 @@ class _Basis(msgspec.Struct, frozen=True):
 
     snapshot: Snapshot
     modes: Mapping[str, str]
-    """Those in force: a pause makes every rule observe."""
+    """Modes in force: a pause makes every rule observe."""
     settings: Mapping[str, StrategySettings]
 
 
@@ -110,7 +110,7 @@ class Creation(nri.Handler):
     def __init__(self, host: Host, setting: NRISetting) -> None:
         self._host = host
         self.journal: Journal | None = None
-        """Without one nothing is set, and what would have been is counted."""
+        """Journal; without one nothing is set, and what would have been is counted."""
         self._basis: _Basis | None = None
         self._answers = strategies.Answers()
         self._lock = threading.Lock()

@@ -26,7 +26,7 @@ WHOLE_SECONDS = 60.0
 _LONGEST_REFUSAL = 65_536
 TIMEOUT_SECONDS = 5.0
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""For this machine: a proxy of the environment could not reach it, and has no business with the token."""
+"""Opener for this machine: a proxy of the environment could not reach it, and has no business with the token."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

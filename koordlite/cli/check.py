@@ -282,7 +282,7 @@ def scheduler(files: Files) -> Finding:
 
 
 def _nri(settings: Settings) -> Finding:
-    """By the socket alone: a plugin that connects and says nothing would keep others waiting."""
+    """Check the socket alone: a plugin that connects and says nothing would keep others waiting."""
     what, path = "NRI", settings.agent.nri_socket
     try:
         is_socket = stat.S_ISSOCK(os.stat(path).st_mode)

@@ -1,4 +1,4 @@
-"""From command line options to a machine, a cluster and settings."""
+"""A machine, a cluster and settings from command line options."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Machine(msgspec.Struct, frozen=True):
     host: Host
     cluster: Cluster
     name: str
-    """For titles: `sandbox intel-2s-ht`, `recording …`, the host name."""
+    """Name for titles: `sandbox intel-2s-ht`, `recording …`, the host name."""
     sandbox: Sandbox | None = None
     remote: KubeCluster | None = None
     """The API server, where the cluster is one: it works in threads until it is stopped."""

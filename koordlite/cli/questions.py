@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from koordlite.report.tick import Tick
 
 EXIT_CODES = {"degraded": 1, "paused": 3}
-"""Of `status`, by status; 0 for all others. 2 is an agent that does not answer."""
+"""Exit codes of `status`, by status; 0 for all others. 2 is an agent that does not answer."""
 LEAST_SECONDS = 0.2
 WHOLE_LINES = 48
 """Height of a frame that is printed once: enough for all of it."""

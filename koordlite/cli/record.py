@@ -127,7 +127,8 @@ def _take_out(args: argparse.Namespace, path: pathlib.Path) -> int:
 
 
 def _observe_for(args: argparse.Namespace, path: pathlib.Path) -> int:
-    """With an agent that only observes. To be masked it has to be complete first, so it goes to a private file."""
+    """Record with an agent that only observes. To be masked the record has to be complete first, so it goes to a
+    private file."""
     from koordlite.record.reader import Record
     from koordlite.replay import verify
 

@@ -69,7 +69,7 @@ def beginning(record: Record) -> float:
 
 
 def start_for(since: str, covered: tuple[float, float]) -> tuple[float, str]:
-    """From when a record is used for `--since`, and what to say when that is not what was asked.
+    """Beginning of the used part of a record for `--since`, and a sentence when that is not what was asked.
 
     Times ago count from its last round. A record that begins later is used whole. InputError for a time after its end.
     """
@@ -145,7 +145,8 @@ def _modes(each: RoundRecord) -> Mapping[str, str]:
 
 
 def replay(args: argparse.Namespace) -> int:
-    """Without other settings: 1 when a decision does not come out as recorded. With others: what would differ."""
+    """Replay a record. Without other settings: 1 when a decision does not come out as recorded. With others: what would
+    differ."""
     from koordlite.replay import compare, html, json, text, verify
     from koordlite.report.json.run_report import encode
 

@@ -146,7 +146,7 @@ def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Nam
 
 
 def _guard(machine: Machine, args: argparse.Namespace) -> FaultGuard | None:
-    """On an emulated machine a fault should be seen at once."""
+    """The guard of the loop; on an emulated machine a fault should be seen at once."""
     return None if machine.sandbox is not None or args.recorded else FaultGuard()
 
 
@@ -241,7 +241,8 @@ def _problems() -> Listener:
 
 
 def _cluster(agent: Agent, machine: Machine) -> Listener:
-    """Tells an API server what was used, and which of its objects cannot be understood when that comes up."""
+    """The cluster, which tells an API server what was used, and which of its objects cannot be understood when that
+    comes up."""
     announced: frozenset[Problem] = frozenset()
     pause: Pause | None = None
 

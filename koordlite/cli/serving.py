@@ -51,7 +51,7 @@ Changes = tuple[DecisionEvent, ...]
 Listener = Callable[[Tick, Changes], None]
 NUMA_PORT = 9201
 _ALONE_SECONDS = 5.0
-"""Between two pictures of the exporter alone; the counters of the kernel are read with each scrape."""
+"""Time between two pictures of the exporter alone; the counters of the kernel are read with each scrape."""
 _JOIN_SECONDS = 5.0
 
 
@@ -189,7 +189,7 @@ def numa_exporter(args: argparse.Namespace) -> int:
 
 
 def _node_name(settings: Settings) -> str:
-    """For series before the first picture; the Node's own name counts afterwards."""
+    """Name for series before the first picture; the Node's own name counts afterwards."""
     return settings.agent.node or os.environ.get("NODE_NAME", "") or socket.gethostname()
 
 

@@ -91,7 +91,7 @@ def undo(args: argparse.Namespace) -> int:
 
 
 def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluster | None:
-    """Without a cluster the Node's resources stay in the journal until one is named."""
+    """The cluster of the options; without one the Node's resources stay in the journal until one is named."""
     if not (args.cluster or machines.names_api_server(args, settings)):
         return None
     stop = threading.Event()

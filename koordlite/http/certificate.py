@@ -49,7 +49,7 @@ class Certificate:
         return bool(self._client_ca)
 
     def context(self) -> ssl.SSLContext:
-        """For the next connection. A replacement that cannot be used is logged, and the last good one stays."""
+        """Context for the next connection. A replacement that cannot be used is logged, and the last good one stays."""
         with self._lock:
             if self._now() - self._checked >= CHECK_SECONDS:
                 self._checked = self._now()
@@ -114,7 +114,7 @@ class SelfSigned:
             self._context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
 
     def context(self) -> ssl.SSLContext:
-        """For the next connection."""
+        """Context for the next connection."""
         return self._context
 
 

@@ -136,7 +136,7 @@ class Server(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread of its own."""
+        """Serve a request in a thread of its own."""
         connection = self.connections.admit(request, client_address[0])
         thread = threading.Thread(target=self._serve, args=(request, client_address, connection), daemon=True)
         try:

@@ -262,8 +262,8 @@ class KubeCluster:
         )
 
     def _ages(self, states: Sequence[WatchState], *, resources: float) -> Mapping[str, float]:
-        """By input; what was never confirmed is as old as this run. What kubelet gave out is old only while it does
-        not say so."""
+        """Age by input; an input that was never confirmed is as old as this run. Kubelet's allocations age only while
+        it does not answer."""
         running = self._clock.monotonic() - self._started
         named = {"kubelet pods": "pods"}
         ages = {named.get(s.name, s.name): running if s.age_seconds is None else s.age_seconds for s in states}

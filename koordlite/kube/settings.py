@@ -29,7 +29,7 @@ class ClusterSettings:
     config_name: str = "slo-controller-config"
     """Name of that ConfigMap. Koordinator's."""
     pods: Literal["apiserver", "kubelet"] = "apiserver"
-    """Where the pods of this node come from. apiserver: a watch. kubelet: its list, asked for every other second."""
+    """Source of the pods of this node. apiserver: a watch. kubelet: its list, asked for every other second."""
     kubelet: Literal["off", "direct", "proxy"] = "direct"
     """Way to ask kubelet for its policies. direct: at its own port. proxy: through the API server, which needs
     permission for nodes/proxy. off: what its checkpoint file says has to do."""
@@ -44,7 +44,7 @@ class ClusterSettings:
     """Certificates that kubelet's own must be signed by. Empty: the cluster's. Kubelet signs its certificate itself
     unless serverTLSBootstrap is set in its configuration. It must be for the node's name or for kubelet's address."""
     kubelet_verify: bool = True
-    """Whether kubelet's certificate is verified. Without it anybody on the node's network can answer for kubelet."""
+    """Verify kubelet's certificate. Without it anybody on the node's network can answer for kubelet."""
     kubelet_token_file: str = f"{SERVICE_ACCOUNT}/token"
     """Bearer token for kubelet; read again every minute. Where this default is not there, as outside a pod, kubelet is
     asked with the credentials for the API server."""
@@ -144,8 +144,8 @@ class ObjectiveSettings:
     stale_seconds: float = bounded(30.0, ge=1, le=600)
     """Time for which an answer holds. After that a service is judged by what it waits."""
     queries: Mapping[str, ObjectiveQuery] = dataclasses.field(default_factory=dict)
-    """By the name that pods use in their annotation `suppress.koordlite.io/objective`: `query`, `most`, `least`,
-    `unit`, `windowSeconds`, as docs/operate.md shows them."""
+    """Queries by the name that pods use in their annotation `suppress.koordlite.io/objective`: `query`, `most`,
+    `least`, `unit`, `windowSeconds`, as docs/operate.md shows them."""
 
     def __post_init__(self) -> None:
         if len(self.queries) > MOST_QUERIES:

@@ -47,7 +47,7 @@ class Chaos:
         self.hostile: dict[str, bytes] = {}
         """Files the second writer wrote, and what stood in them right after."""
         self.events: list[str] = []
-        """What went wrong, in order, for people."""
+        """Faults in order, for people."""
         sandbox.files.trouble = self._trouble
 
     def stir(self) -> None:

@@ -15,7 +15,7 @@ NODE = "tour-a"
 """The Node of the emulated machine among the manifests."""
 _MANIFESTS = "demo_cluster"
 _CPUS, _MEMORY = 32, 256 * GiB
-"""Of the machine that the manifests are for."""
+"""Size of the machine that the manifests are for."""
 
 
 def write(folder: Path, machine: Machine) -> None:

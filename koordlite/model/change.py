@@ -23,7 +23,7 @@ class Standing(enum.Enum):
     UNSEEN = enum.auto()
     """Nobody looks there any more: what is there later cannot be compared."""
     GONE = enum.auto()
-    """What had the value is gone."""
+    """The owner of the value is gone."""
 
 
 class Change:
@@ -36,9 +36,10 @@ class Change:
     rank: ClassVar[int]
     """Changes of a lower rank are made first; those of one rank in the order of `in_order`."""
     watched: ClassVar[bool] = False
-    """Whether `compare` tells who else writes there."""
+    """True where `compare` tells who else writes there."""
     all_or_none: ClassVar[bool] = False
-    """Whether changes of this sort that one strategy wants wait for each other while another writer fights over one."""
+    """True where changes of this sort that one strategy wants wait for each other while another writer fights over
+    one."""
 
     @classmethod
     def in_order(cls, changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> Iterable[Change]:
@@ -163,7 +164,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     share `host.journal.file.FileEntry`. The tag of a class is its name in the file, for ever."""
 
     dies_with_boot: ClassVar[bool] = True
-    """Whether it means nothing after the machine was started again."""
+    """True where it means nothing after a reboot."""
 
     @property
     def strategy(self) -> str:

@@ -21,11 +21,11 @@ class CPULimit(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a rule that limits the CPU of best effort, in millicores. Waking before the tick stands on it."""
 
     budget_milli: int
-    """What best effort may use by the rule's formula."""
+    """Budget of best effort by the rule's formula."""
     present_milli: int
-    """What it was held to when the picture was taken."""
+    """Limit when the picture was taken."""
     limit_milli: int
-    """What it is held to once the changes of the decision have been made."""
+    """Limit after the changes of the decision."""
     by_quota: bool
     """Held by a quota; otherwise by a set of CPUs."""
     owed_milli_seconds: int = 0
@@ -54,10 +54,10 @@ class Decision(msgspec.Struct, frozen=True):
     strategy: str = ""
     """Filled in by `strategies.decide_all`."""
     remember: Memory | None = None
-    """What this strategy wants to find in `Snapshot.remembered` next time; None leaves what is there. The last
-    decision of a strategy that says something wins."""
+    """Memory of the strategy in the next `Snapshot.remembered`; None leaves it as it is. The last decision of a
+    strategy that gives one wins."""
     outcome: CPULimit | Lacking | None = None
-    """What the agent itself acts on, where the rule has such a result."""
+    """Result that the agent itself acts on, where the rule has one."""
 
     @property
     def kind(self) -> str:

@@ -9,4 +9,4 @@ NUMA_NODES = 8
 """NUMA nodes of a machine, as kubelet has it by default (`max-allowable-numa-nodes`). Their sets are searched, and each
 further one doubles the time."""
 MOST_NUMA_NODES = 12
-"""What the setting may be raised to: 4,095 sets."""
+"""Upper bound of the setting: 4,095 sets."""

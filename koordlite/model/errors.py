@@ -21,8 +21,8 @@ from koordlite.model import printable
 from koordlite.model.place import Place
 
 UNREADABLE = (ValueError, RecursionError)
-"""What reading text of others can end in: no JSON, or of another shape (msgspec.DecodeError), bytes that are no
-UTF-8, numbers with more digits than Python takes, and documents nested deeper than anybody would write."""
+"""Errors of reading outside text: no JSON, or of another shape (msgspec.DecodeError), bytes that are no UTF-8, numbers
+with more digits than Python takes, and documents nested deeper than anybody would write."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,15 +30,16 @@ class Problem:
     """One thing that is wrong in outside input, worded so that its author can fix it."""
 
     object: str
-    """Whose input it is: `node/node-a`, `configmap/koordinator-system/slo-controller-config`, a file with its line."""
+    """Object with the mistake: `node/node-a`, `configmap/koordinator-system/slo-controller-config`, a file with its
+    line."""
     field: str
     """Annotation key, JSON path or file name inside that object."""
     value: str
     """The offending text, cut to 120 characters."""
     why: str
-    """What is wrong with it."""
+    """Mistake."""
     do: str
-    """What the reader should do, and what holds in the meantime."""
+    """Remedy, and what holds in the meantime."""
 
     def __post_init__(self) -> None:
         for name, most in (("field", 300), ("value", 120), ("why", 1000)):

@@ -91,9 +91,10 @@ OOM_SCORE_ADJ_SPEC = "koordinator.sh/oom-score-adj-spec"
 """JSON object: oom_score_adj by container name, before the number for the whole pod."""
 
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
-"""On the mirror of a static pod: the uid it has on the node. Anybody may write it on a pod he creates."""
+"""Annotation of the mirror of a static pod: its uid on the node. Anybody may write it on a pod he creates."""
 CONFIG_SOURCE = "kubernetes.io/config.source"
-"""On pods from kubelet's /pods: `api`, or where a static pod comes from. At the API server it proves nothing."""
+"""Annotation of pods from kubelet's /pods: `api`, or the source of a static pod. At the API server it proves
+nothing."""
 
 CPU_SUPPRESS_POLICY = "suppress.koordlite.io/policy"
 """Annotation of a Node: its `cpuSuppressPolicy`, over the ConfigMap's."""
@@ -106,7 +107,8 @@ KEEP_IRQS = "irq.koordlite.io/keep"
 NUMA_GROUP = "affinity.koordlite.io/numa-group"
 """Annotation of a pod: pods of one namespace with the same word want one NUMA node."""
 PLACEMENT = "placement.koordlite.io/containers"
-"""On the NodeResourceTopology: where containers with a promise really run. JSON, see `model.nrt.Placement`."""
+"""Annotation of the NodeResourceTopology: actual places of containers with a promise. JSON, see
+`model.nrt.Placement`."""
 
 RETRY = "scheduling.koordlite.io/retry"
 """Annotation of a pod that no node could have: when its scheduler was asked to try it again, and why. Written by the
@@ -137,7 +139,7 @@ CRANE_RESERVED_CPUS = "go.crane.io/reserved-system-cpus"
 """Attribute of Crane's NodeResourceTopology: kubelet's reservedSystemCPUs."""
 
 CRANE_GROUP = "topology.crane.io/"
-"""What Crane's annotations of a pod begin with."""
+"""Prefix of Crane's annotations of a pod."""
 
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 """Annotation of a pod: those with less are evicted first."""
@@ -159,7 +161,7 @@ BATCH_MEMORY = "kubernetes.io/batch-memory"
 MID_CPU = "kubernetes.io/mid-cpu"
 MID_MEMORY = "kubernetes.io/mid-memory"
 PROMISED_RESOURCES = (BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)
-"""What this agent promises on the Node."""
+"""Resources that this agent promises on the Node."""
 
 DEPRECATED_RESOURCES = {"koordinator.sh/batch-cpu": BATCH_CPU, "koordinator.sh/batch-memory": BATCH_MEMORY}
 """Older names of extended resources and what they are called today."""

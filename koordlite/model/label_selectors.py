@@ -42,7 +42,8 @@ def matches(selector: objects.LabelSelector, labels: Labels) -> bool:
 
 
 def labels_match(selector: objects.LabelSelector | None, labels: Labels) -> bool:
-    """Does the selector select an object with these labels? A missing selector selects nothing, an empty one all."""
+    """Tell whether the selector selects an object with these labels. A missing selector selects nothing, an empty one
+    all."""
     if selector is None:
         return False
     for name, value in (selector.match_labels or {}).items():

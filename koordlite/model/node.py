@@ -31,12 +31,12 @@ class ResolvedReservation(msgspec.Struct, frozen=True):
     cpus: CPUSet = EMPTY
     """Concrete CPU ids, all of them on this machine."""
     resources: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
-    """What the capacity sums count: cpu is the number of ids when a list was given, else the quantity as written."""
+    """Amounts for sums over capacity: cpu is the number of ids when a list was given, else the quantity as written."""
     written: Reservation | None = None
     source: str = "none"
     """`list`, `quantity` or `none`."""
     fallback: str = ""
-    """When the annotation could not be honoured as written: what holds instead."""
+    """Sentence about what holds instead, when the annotation cannot be honoured as written."""
 
 
 class SystemQoS(msgspec.Struct, frozen=True):

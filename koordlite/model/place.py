@@ -33,7 +33,7 @@ class PlaceKind:
     update: UpdateType
     """Name in Koordinator's histogram of writes."""
     _places: dict[tuple[str, ...], Place] = dataclasses.field(default_factory=dict, repr=False)
-    """By their parts, since the same places are named several times in every tick."""
+    """Places by their parts, since the same places are named several times in every tick."""
 
     @classmethod
     def of(

@@ -43,8 +43,8 @@ class EvictionSettings(StrategySettings):
     """Maximum number of pods evicted in one round; the rest waits for the next, when use has been measured again.
     Koordinator has no bound."""
     evict_partly: bool = False
-    """Whether pods are evicted even if a pod far above its request may not be, and all candidates together cannot
-    release enough. Koordinator does so: innocent pods go, and the node stays full."""
+    """Evict pods even if a pod far above its request may not be evicted, and all candidates together cannot release
+    enough. Koordinator does so: innocent pods go, and the node stays full."""
     zero_allocatable_seconds: float = bounded(300.0, ge=0, le=86_400)
     """Time for which batch or mid allocatable has to be missing or 0 before pods are evicted for it: under pressure it
     drops to 0 for a while in the normal course of things."""

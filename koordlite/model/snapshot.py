@@ -77,19 +77,19 @@ class Snapshot:
     layout: Layout
     pods: tuple[Pod, ...]
     places: Mapping[str, PodGroups]
-    """By pod uid."""
+    """Groups of pods by uid."""
     cgroups: Mapping[str, Cgroup]
-    """By group name: kubepods, the QoS groups, every pod and container."""
+    """States by group name: kubepods, the QoS groups, every pod and container."""
     usage: Usage
     """The last sample."""
     average: Usage
     """Means over `slo.colocation.metric_aggregate_duration_seconds`, or as much of it as there is."""
     use_window_left_seconds: float = 0.0
-    """Until this run has measured for the whole time of `average`; 0 from then on."""
+    """Time until this run has measured for the whole time of `average`; 0 from then on."""
     resctrl: Resctrl
     published: Published
     notes: NodeNotes = dataclasses.field(default_factory=NodeNotes)
-    """What others wrote on the Node about its resources."""
+    """Notes of others on the Node about its resources."""
     cpu_info: CPUBasicInfo = dataclasses.field(default_factory=CPUBasicInfo)
     """Model of the CPUs, and what is switched on in them."""
     host_groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -97,42 +97,42 @@ class Snapshot:
     ours: frozenset[Place] = frozenset()
     """Places (`Change.place`) that hold a value of ours: they are in the undo journal."""
     found: Mapping[Place, Original] = dataclasses.field(default_factory=dict)
-    """What stood in those places that are cgroup files before our first write."""
+    """Original values of those places that are cgroup files."""
     windows: Mapping[int, Usage] = dataclasses.field(default_factory=dict)
     """Means over the last so many seconds, for the lengths that strategies ask for (`windows`); a window that has no
     sample is missing."""
     percentiles: Mapping[tuple[int, int], Usage] = dataclasses.field(default_factory=dict)
-    """By (seconds, percent) that strategies ask for (`percentiles`): what so many percent of each subject's samples in
-    that time do not exceed."""
+    """Percentiles of each subject's samples, by the (seconds, percent) that strategies ask for (`percentiles`)."""
     node_percentiles: Mapping[int, Use] = dataclasses.field(default_factory=dict)
     """Percent → what so many percent of the node's samples do not exceed, over the time of `average`."""
     node_windows: tuple[NodeWindow, ...] = ()
     """Use over the durations of `metricAggregatePolicy`, some seconds old; empty unless a NodeMetric is reported."""
     numa_use: Mapping[int, NumaUse] = dataclasses.field(default_factory=dict)
-    """By NUMA node, over the time of `average`, some seconds old; empty unless a NodeMetric is reported, or
+    """Use by NUMA node, over the time of `average`, some seconds old; empty unless a NodeMetric is reported, or
     `metrics.numaSystemUsage` asks for it."""
     prediction: Prediction | None = None
-    """What pods will need at most; None unless a strategy predicts (`midAllocatable.predict`)."""
+    """Upper bound of what pods will need; None unless a strategy predicts (`midAllocatable.predict`)."""
     pressure: Mapping[str, Mapping[str, Pressure]] = dataclasses.field(default_factory=dict)
-    """By group (empty: the machine), then `cpu`, `memory`, `io`; missing where the kernel does not say. Of pods it may
-    be some seconds old. Of containers only with `metrics.containerPsi`."""
+    """Pressure by group (empty: the machine), then `cpu`, `memory`, `io`; missing where the kernel does not say. That
+    of pods may be some seconds old; of containers only with `metrics.containerPsi`."""
     cpu_waits: Mapping[str, CPUWait] = dataclasses.field(default_factory=dict)
-    """By pod uid, of those for which a strategy asks (`cpu_waits`), some seconds old; missing where the kernel does not
-    count, and for a pod that has been seen once only."""
+    """Waits by pod uid, of those for which a strategy asks (`cpu_waits`), some seconds old; missing where the kernel
+    does not count, and for a pod that has been seen once only."""
     objectives: Mapping[str, Objective] = dataclasses.field(default_factory=dict)
-    """By uid, of the pods that name one (`suppress.koordlite.io/objective`)."""
+    """Objectives by uid, of the pods that name one (`suppress.koordlite.io/objective`)."""
     hardware_counts: Mapping[str, HardwareCounts] = dataclasses.field(default_factory=dict)
-    """By group of containers, of the last window in which each was counted (`metrics.containerCpi`)."""
+    """Counts by group of containers, of the last window in which each was counted (`metrics.containerCpi`)."""
     numa_memory: Mapping[str, Mapping[int, int]] = dataclasses.field(default_factory=dict)
     """Bytes in use by NUMA node, of the machine (empty) and of the group of best effort; some seconds old, of the
     machine of this instant while a strategy asks for `memory_places`."""
     memory_places: Mapping[str, MemoryPlace] = dataclasses.field(default_factory=dict)
-    """By group of containers with a promise, of all while a strategy asks for `memory_places`; some seconds old."""
+    """Places by group of containers with a promise, of all while a strategy asks for `memory_places`; some seconds
+    old."""
     memory_held: Mapping[str, MemoryCharge] = dataclasses.field(default_factory=dict)
-    """By group, of those for which a strategy asks (`memory_held`); at this instant while a strategy enforces, else
-    some seconds old."""
+    """Charges by group, of those for which a strategy asks (`memory_held`); at this instant while a strategy enforces,
+    else some seconds old."""
     remembered: Mapping[str, Memory] = dataclasses.field(default_factory=dict)
-    """By strategy name: the last `Decision.remember`."""
+    """Last `Decision.remember` by name of the strategy."""
     evicted: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Pods, by uid, whose eviction the cluster accepted in this run, and when, by `time`: they take a while to go."""
     refused_writes: Mapping[Place, str] = dataclasses.field(default_factory=dict)
@@ -165,7 +165,7 @@ class Snapshot:
     watches: tuple[WatchState, ...] = ()
     """State of the watches of an API server; empty with a folder of manifests."""
     problems: tuple[Problem, ...] = ()
-    """What was wrong with the inputs, and what holds instead."""
+    """Mistakes of the inputs, and what holds instead."""
 
 
 class NodeSnapshot(Snapshot):

@@ -17,7 +17,7 @@ class AppliedStep(msgspec.Struct, frozen=True):
     place: Place
     """`Change.place` of what was written."""
     value: str
-    """What was written, as the change words it."""
+    """Value in the words of the change."""
     ok: bool = True
     error: str = ""
     """The refusal: errno name and the kernel's own words; empty when it went well."""
@@ -58,7 +58,7 @@ class Faults(msgspec.Struct, frozen=True):
     place: str = ""
     """Module and line of the last one."""
     error: str = ""
-    """What the last one was: the name of the exception, and its words."""
+    """Name of the last exception, and its words."""
 
     @property
     def why(self) -> str:
@@ -75,7 +75,7 @@ class Faults(msgspec.Struct, frozen=True):
 
 
 PAUSE_ANNOTATION = "agent.koordlite.io/pause"
-"""On the Node: a JSON object with `until` (RFC 3339), `because`, and `inForce`: keep or release."""
+"""Annotation of the Node: a JSON object with `until` (RFC 3339), `because`, and `inForce`: keep or release."""
 
 PauseSource = Literal["command", "annotation"]
 
@@ -84,11 +84,11 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing is written until it ends: decisions are made and reported as in mode observe."""
 
     until: float
-    """When it ends by itself, in seconds since the epoch."""
+    """Time at which it ends by itself, in seconds since the epoch."""
     because: str
     """The reason given with the request."""
     release: bool = False
-    """Whether what is in force is given back. Otherwise it stays as it stands."""
+    """True where everything in force is given back. Otherwise it stays as it stands."""
     by: PauseSource = "command"
     """Origin: `koordlite pause` on this machine, or the annotation of the Node."""
 
@@ -117,7 +117,7 @@ class Beginning(msgspec.Struct, frozen=True):
     watched: int = 0
     """Groups below which new ones are reported."""
     why: str = ""
-    """Why none is watched, or not all."""
+    """Reason why none is watched, or not all."""
     rounds: int = 0
     """Rounds before their time about new groups."""
     overflows: int = 0
@@ -129,7 +129,7 @@ class Reaction(msgspec.Struct, frozen=True):
 
     way: ReactionWay = "tick"
     why: str = ""
-    """Why it is this way and no better one."""
+    """Reason why it is this way and no better one."""
     missing: bool = False
     """It is required and not possible."""
     hertz: float = 0.0
@@ -170,7 +170,7 @@ class RequestHistogram(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
     def plus(self, seconds: float) -> RequestHistogram:
-        """With one more."""
+        """The histogram with one more."""
         bounds = (*REQUEST_BUCKETS_SECONDS, float("inf"))
         return RequestHistogram(
             tuple(n + (seconds <= b) for n, b in zip(self.counts, bounds, strict=True)), self.seconds + seconds
@@ -187,13 +187,14 @@ class NRIState(msgspec.Struct, frozen=True, kw_only=True):
     runtime: str = ""
     """Name and version of the runtime that asks; empty while none does."""
     why: str = ""
-    """Why none does."""
+    """Reason why none does."""
     answers: Mapping[tuple[str, str], int] = msgspec.field(default_factory=dict)
-    """By method and outcome: answered, late, busy, unreadable, fault."""
+    """Numbers by method and outcome: answered, late, busy, unreadable, fault."""
     results: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """By what became of a question: adjusted, wouldAdjust, asItIs, noPicture, unknownGroup, noJournal, withdrawn."""
+    """Numbers by the result of a question: adjusted, wouldAdjust, asItIs, noPicture, unknownGroup, noJournal,
+    withdrawn."""
     latency: Mapping[str, RequestHistogram] = msgspec.field(default_factory=dict)
-    """By method, up to the answer."""
+    """Time up to the answer, by method."""
 
     @property
     def missing(self) -> str:
@@ -205,7 +206,7 @@ class WatchState(msgspec.Struct, frozen=True, kw_only=True):
     """One list that is kept up to date."""
 
     name: str
-    """What is watched: `node`, `pods`, `config`, `topology`."""
+    """Name of the watch: `node`, `pods`, `config`, `topology`."""
     age_seconds: float | None
     """Time since the server last vouched for what is held; None when it never did."""
     resource_version: str = ""
@@ -215,7 +216,7 @@ class WatchState(msgspec.Struct, frozen=True, kw_only=True):
     """Number of times the whole list had to be read again."""
     requests: int = 0
     error: str = ""
-    """What was wrong with the last request; empty when nothing was."""
+    """Error of the last request; empty when there was none."""
     absent: bool = False
     """The server does not know this kind of object: its CRD is not installed."""
     denied: bool = False

@@ -46,9 +46,9 @@ class LinuxPodSandbox:
     """The pod's part of the machine."""
 
     cgroup_parent: str = wire(3, STRING)
-    """Where kubelet has put the pod: a path from the cgroup root, or the name of a slice."""
+    """Group in which kubelet has put the pod: a path from the cgroup root, or the name of a slice."""
     cgroups_path: str = wire(4, STRING)
-    """Where the pause container is."""
+    """Group of the pause container."""
 
 
 @declared

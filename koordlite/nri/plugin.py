@@ -28,7 +28,7 @@ from koordlite.nri.ttrpc import PLUGIN, REQUEST, RESPONSE, RUNTIME, Frame, Link,
 LOG = logging.getLogger(__name__)
 
 SOCKET = "/var/run/nri/nri.sock"
-"""Where containerd and CRI-O listen unless they are told otherwise."""
+"""Default socket of containerd and CRI-O."""
 REGISTRATION_SECONDS, REQUEST_SECONDS = 5.0, 2.0
 """Time for which a runtime waits that does not say."""
 PATIENCE = 0.5
@@ -66,7 +66,7 @@ SUBSCRIBED = (
 dead plugin that asked for it makes the next creation fail."""
 
 Version = tuple[int, int]
-"""Of NRI, major and minor."""
+"""Version of NRI, major and minor."""
 VERSION: Version = (0, 12)
 """The newest one of which this library knows the messages."""
 OOM_SCORE_SINCE: Version = (0, 7)
@@ -254,7 +254,7 @@ class _Session:
         self._request_seconds = REQUEST_SECONDS
         self._runtime, self._version = "", _OLDEST
         self._due: float | None = now() + REGISTRATION_SECONDS
-        """When the runtime has to have synchronized."""
+        """Time by which the runtime has to have synchronized."""
 
     def register(self, name: str, index: str) -> None:
         """Ask to be taken. The runtime may call Configure before it answers."""

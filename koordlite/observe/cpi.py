@@ -51,7 +51,7 @@ class CPIReader:
         self._counts: dict[str, HardwareCounts] = {}
         self._last: dict[str, HardwareCounts] = {}
         self.problems: tuple[Problem, ...] = ()
-        """Why nothing was counted."""
+        """Reasons why nothing was counted."""
 
     def read(self, now: float, groups: Iterable[str], cpus: Iterable[int]) -> Mapping[str, HardwareCounts]:
         """The last counts of `groups`, those of containers; a new round is begun when it is time. Never waits."""

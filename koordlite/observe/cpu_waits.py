@@ -24,7 +24,7 @@ from koordlite.ports import Files
 
 WINDOW_SECONDS = 5.0
 THREADS_OF_A_POD = 16
-"""Those that ran most so far: a server has few threads that work, and many that sleep."""
+"""Number of sampled threads, those that ran most so far: a server has few threads that work, and many that sleep."""
 MOST_CANDIDATES = 128
 """Threads of a pod among which these are chosen."""
 THREADS_A_TICK = 192
@@ -37,8 +37,8 @@ THREADS_OF_A_SURGE = 32
 """Threads that are looked at when a surge is suspected: those of the pods that use most."""
 
 Counters = Mapping[int | str, tuple[int, int, int]]
-"""By thread, or by group where the kernel only counts so: ns that it ran, ns that it waited, and how often quotas have
-stopped its pod."""
+"""Counters by thread, or by group where the kernel only counts so: ns that it ran, ns that it waited, and number of
+times that quotas have stopped its pod."""
 
 
 class _Point(msgspec.Struct, frozen=True):
@@ -145,7 +145,7 @@ class CPUWaitReader:
         return times if any(ran or waited for ran, waited in times.values()) else {}
 
     def _counters(self, pod: _SampledPod, threads: Iterable[int]) -> Counters:
-        """By thread; by group where the kernel has pressure only, and empty where it has not even that."""
+        """Counters by thread; by group where the kernel has pressure only, and empty where it has not even that."""
         times: Mapping[int, tuple[int, int]] | Mapping[str, tuple[int, int]] = self._times(threads)
         if not times and pod.place and self._cgroups.layout.version == 2:
             group = pod.place.group

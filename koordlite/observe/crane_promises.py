@@ -44,7 +44,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     taken: CPUSet
     """CPUs that others have alone."""
     pool: SharedPool | None = None
-    """What latency-sensitive pods share: promises leave it its floor."""
+    """Pool that latency-sensitive pods share: promises leave it its floor."""
 
     def shortage(self, exclusive: CPUSet) -> str:
         """Reason why pods may not have these CPUs alone by Crane's annotations; empty when they may."""
@@ -75,7 +75,7 @@ class CranePromises:
         self._entries: Entries | None = None
         self._unchanged = Unchanged()
         self.problems: tuple[Problem, ...] = ()
-        """What was wrong with the kept promises at the last look; of a file that was replaced since, for one look."""
+        """Mistakes of the kept promises at the last look; of a file that was replaced since, for one look."""
         self._replaced = False
 
     @property

@@ -27,7 +27,7 @@ LOOKS_SECONDS = (0.0, 0.03, 0.08, 1.05)
 PROBES_SECONDS = ((2.0, 0.05), (10.0, 0.25))
 """Up to which age of a group its state is read, and how often."""
 REST = 2
-"""Between two rounds lie so many times what the last one took: a third of a core at most while pods pour in."""
+"""Pause between two rounds in times of the duration of the last one: a third of a core at most while pods pour in."""
 _PIECE_SECONDS = 0.2
 """Longest piece of a wait that a stop does not end."""
 
@@ -50,7 +50,7 @@ class _Start(msgspec.Struct):
 
     began: float
     due: float
-    """When its state is read next."""
+    """Time of the next reading of its state."""
     state: State | None = None
 
 
@@ -73,7 +73,7 @@ class NewGroups:
         self._rests_until = 0.0
         self._rounds = self._overflows = 0
         self.has_lost = False
-        """Whether `take_lost` will say yes."""
+        """True where `take_lost` will say yes."""
 
     @property
     def fileno(self) -> int | None:

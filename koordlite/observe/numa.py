@@ -25,7 +25,7 @@ from koordlite.ports import Files
 
 MACHINE = ""
 SECONDS = 5.0
-"""Between two readings of the machine, of best effort and of all pods together."""
+"""Time between two readings of the machine, of best effort and of all pods together."""
 PLACES_SECONDS = 15.0
 """Time within which every container with a promise is read again; it is published once a minute."""
 PLACES_AT_LEAST = 4
@@ -90,7 +90,7 @@ class MemoryPlaceReader:
         self._groups = Rotation(self._read, seconds=PLACES_SECONDS, at_least=PLACES_AT_LEAST)
 
     def read(self, now: float, places: Iterable[PodGroups]) -> Mapping[str, MemoryPlace]:
-        """By group of a container; one that is gone, or whose files cannot be read, is missing."""
+        """Read the places by group of a container; one that is gone, or whose files cannot be read, is missing."""
         groups = [group for place in places for group in place.containers.values()]
         return self._groups.turn(now, groups) if groups else {}
 
@@ -167,7 +167,7 @@ class NumaUseReader:
     def read(
         self, now: float, topology: Topology, *, memory: Mapping[int, int], seconds: float
     ) -> Mapping[int, NumaUse]:
-        """By NUMA node; empty until there are two samples. `memory` is in use on each node, in bytes."""
+        """Read the use by NUMA node; empty until there are two samples. `memory` is in use on each node, in bytes."""
         if topology is not self._topology:
             self._topology = topology
             self._samples.clear()  # Other CPUs are online: counters of before cannot be compared.

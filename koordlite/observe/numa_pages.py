@@ -25,7 +25,7 @@ MOST_PROCESSES = 64
 MOST_BYTES = 20 << 20
 """Maximum length of the text of numa_maps read of one container: a process with many small mappings has megabytes."""
 MOST_SECONDS = 1.0
-"""To read one container."""
+"""Maximum time in seconds to read one container."""
 MOST_THREADS = 256
 SAMPLES, SAMPLE_SECONDS = 10, 0.1
 _NODE = re.compile(rb"N\d{1,4}", re.ASCII)

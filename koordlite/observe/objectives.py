@@ -27,7 +27,7 @@ PODS = 64
 """Pods that stand for `$pods`: the address of a question for more gets too long."""
 LARGEST_ANSWER = 1 << 20
 LARGEST_VALUE = 1e18
-"""What stands for infinity, which is a percentile above the greatest bucket of a histogram: more than any objective."""
+"""Stand-in for infinity, which is a percentile above the greatest bucket of a histogram: more than any objective."""
 SILENT_SECONDS = 60.0
 """A round that lasts longer is given up; no other begins while its thread still waits for the server."""
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z", re.ASCII)
@@ -44,7 +44,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
     sent_at: float
     values: Mapping[tuple[str, str], float]
-    """By namespace and pod."""
+    """Values by namespace and pod."""
 
 
 class ObjectiveReader:

@@ -66,11 +66,11 @@ ONLINE = "/sys/devices/system/cpu/online"
 
 
 Recall = Callable[[float, Collection[str]], RunState]
-"""What the run knows at a time of the monotonic clock, and of its evictions those of the pods with these uids."""
+"""State of the run at a time of the monotonic clock, with its evictions of the pods with these uids."""
 
 
 def without_run(_time: float, _uids: Collection[str]) -> RunState:
-    """For a picture that no strategy asked for."""
+    """Give no state of a run, for a picture that no strategy asked for."""
     return RunState()
 
 
@@ -275,7 +275,7 @@ class Observer:
         return self._cpu_waits.counters(sorted(snapshot.usage.pods, key=lambda uid: -snapshot.usage.pods[uid].cpu))
 
     def _host_groups(self, settings: slo.SLO) -> dict[str, str]:
-        """By name of application; one that names kubelet's groups, or a group that holds them, has none."""
+        """Groups by name of the application; one that names kubelet's groups, or a group that holds them, has none."""
         layout = self._cgroups.layout
         groups = ((app.name, pools.host_group(app, layout)) for app in settings.host_applications)
         return {name: group for name, group in groups if pools.is_host_group(group, layout)}

@@ -98,7 +98,7 @@ class Histogram:
 
     @property
     def stored(self) -> StoredHistogram:
-        """For the disk."""
+        """The form for the disk."""
         weights = array.array("f", self._weights)
         if _BIG_ENDIAN:
             weights.byteswap()

@@ -21,7 +21,7 @@ PODS_SECONDS = 15.0
 AT_LEAST_PODS = 16
 
 Pressures = Mapping[str, Pressure]
-"""By resource."""
+"""Pressure by resource."""
 
 
 class PressureReader:
@@ -33,8 +33,8 @@ class PressureReader:
         self._containers = Rotation(self._of_group, seconds=PODS_SECONDS, at_least=AT_LEAST_PODS)
 
     def read(self, now: float, pods: Iterable[str], containers: Iterable[str] = ()) -> dict[str, Pressures]:
-        """By group: the machine (empty), best effort, and the groups of `pods` and `containers`; what has none is
-        missing."""
+        """Read the pressure by group: the machine (empty), best effort, and the groups of `pods` and `containers`; a
+        group without is missing."""
         best_effort = self._cgroups.layout.besteffort
         machine = _read(lambda resource: self._files.read(f"/proc/pressure/{resource}"))
         by_group = {MACHINE: machine, best_effort: self._of_group(best_effort)}

@@ -144,7 +144,7 @@ class IRQReader:
 
 
 CORE_SCHED = "core_sched"
-"""What a strategy names to see them (`Strategy.reads`)."""
+"""Word by which a strategy asks to see them (`Strategy.reads`)."""
 COOKIE_SECONDS = 30.0
 """Time within which a process without a cookie is noticed: children inherit one, so that only processes that enter a
 container from outside have none."""

@@ -36,11 +36,11 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
     """Groups whose use and throttling are asked for."""
     best_effort_request: int | None = None
     best_effort_limit: int | None = None
-    """In millicores, to be averaged with the rest."""
+    """Limit in millicores, to be averaged with the rest."""
 
 
 class Spans(msgspec.Struct, frozen=True, kw_only=True):
-    """Over how long means and percentiles are asked for."""
+    """Lengths of the requested means and percentiles."""
 
     main: int
     """Seconds of `Sampler.average`."""
@@ -71,7 +71,7 @@ class Sampler:
         self._first_at: float | None = None
         self._started = clock.monotonic()
         self.problems: tuple[Problem, ...] = ()
-        """Why the node itself has no sample this time."""
+        """Reason why the node itself has no sample this time."""
 
     def sample(self, subjects: Subjects, spans: Spans) -> None:
         """Measure the node and `subjects`, and keep what `spans` asks for."""
@@ -130,7 +130,7 @@ class Sampler:
         return {} if rate is None else {ONE: Use(round(rate * 1000), memory.total - memory.available)}
 
     def _of_groups(self, now: float, groups: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Use]]:
-        """By kind and name; a group that went away, or is not there yet, has no sample."""
+        """Samples by kind and name; a group that went away, or is not there yet, has no sample."""
         listed = (group for named in groups.values() for group in named.values())
         memory = self._memory.turn(now, listed, fresh=(self._cgroups.layout.besteffort,))
         return {

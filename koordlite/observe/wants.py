@@ -31,7 +31,7 @@ class Wants(msgspec.Struct, frozen=True):
     reads: frozenset[str] = frozenset()
     """Everything named by `Strategy.reads`."""
     pod_reads: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
-    """By pod uid: what `Strategy.pod_reads` names."""
+    """Values that `Strategy.pod_reads` names, by pod uid."""
     windows: tuple[int, ...] = ()
     """Lengths of `Snapshot.windows` in seconds."""
     throttling: frozenset[str] = frozenset()
@@ -49,8 +49,8 @@ class Wants(msgspec.Struct, frozen=True):
         return self.reads & NUMBERS.keys()
 
     def fields_of(self, places: Mapping[str, PodGroups], ours: Mapping[str, Set[str]]) -> Mapping[str, frozenset[str]]:
-        """By group, those that are to be found there besides: what is asked for of its pod, and what holds values of
-        `ours` that may have to be given back."""
+        """Additional fields by group: those requested of its pod, and those with values of `ours` that may have to be
+        given back."""
         by_group = {group: frozenset(fields & NUMBERS.keys()) for group, fields in ours.items()}
         for uid, fields in self.pod_reads.items():
             place = places.get(uid)
@@ -77,7 +77,7 @@ def active(settings: Mapping[str, StrategySettings], name: str, kind: type[S]) -
 
 
 def nothing(_slo: SLO, _pods: Pods) -> Wants:
-    """For a picture that no strategy asked for."""
+    """Want nothing, for a picture that no strategy asked for."""
     return Wants()
 
 
@@ -142,11 +142,11 @@ def of_picture(snapshot: Snapshot, hooks: Iterable[OfPicture]) -> tuple[str, ...
 
 
 class OwnPlaces(msgspec.Struct, frozen=True):
-    """By what is read of the machine."""
+    """Places of the undo journal by the reader that reads them."""
 
     groups: frozenset[str]
     fields: Mapping[str, frozenset[str]]
-    """By group."""
+    """Fields by group."""
     settings: bool
     """Settings of the kernel."""
     scores: bool
@@ -156,7 +156,7 @@ class OwnPlaces(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, places: Collection[Place]) -> OwnPlaces:
-        """From the places of the undo journal."""
+        """Sort the places of the undo journal."""
         files = [place for place in places if place.kind is cgroup.PLACE]
         by_group = itertools.groupby(sorted(files, key=_group), _group)
         return cls(

@@ -120,10 +120,10 @@ REQUEST, LIMIT = "be-request", "be-limit"
 ONE = ""
 """The name of what there is only one of."""
 NODE_PERCENTS = (50, 90, 95, 99)
-"""Those of Koordinator's NodeMetric."""
+"""Percentiles of Koordinator's NodeMetric."""
 
 Sample = Mapping[str, Mapping[str, Use]]
-"""By kind (above) and name: uid of a pod, name of an application."""
+"""Use by kind (above) and name: uid of a pod, name of an application."""
 
 
 class Windows:

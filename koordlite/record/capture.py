@@ -23,7 +23,7 @@ from koordlite.record.round_record import RecordError
 
 FILES, CLUSTER, MOMENT = "files.json", "cluster.msgpack", "moment.record"
 _OLDER = "cluster.json"
-"""What the cluster sent, in captures of format 1."""
+"""File with what the cluster sent, in captures of format 1."""
 VERSION = 2
 _SEEN, _UNREAD = "0o444", "0o000"
 
@@ -34,7 +34,7 @@ class Watching:
     def __init__(self, inner: Files) -> None:
         self._inner = inner
         self.items: dict[str, dict[str, object]] = {}
-        """By path, in the form of `host.recorded`."""
+        """Items by path, in the form of `host.recorded`."""
         self.raw: dict[str, bytes] = {}
         """Contents that are no text, by path."""
 

@@ -233,7 +233,7 @@ def named(cls: type) -> str:
 
 @functools.cache
 def _loads(cls: Any) -> Mapping[str, tuple[str, Load | None]]:
-    """By the name of a field as written: its own name and its loader; None for what an object works out itself."""
+    """Name and loader of a field by its written name; None for what an object works out itself."""
     hints = field_types(cls)
     if issubclass(cls, msgspec.Struct):
         written = zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True)

@@ -59,7 +59,7 @@ class _Written(msgspec.Struct):
     order: tuple[Any, ...] = ()
     items: list[Any] = msgspec.field(default_factory=list)
     marks: bytearray = msgspec.field(default_factory=bytearray)
-    """Of the items, one after another: an object for each would be three times as large."""
+    """Marks of the items, one after another: an object for each would be three times as large."""
 
 
 class DifferenceWriter:

@@ -212,8 +212,8 @@ _MASKED: Mapping[type, Mapping[str, str]] = {
         for each in (objects.Container, objects.ContainerStatus)
     },
 }
-"""By class, the only fields with something to mask: a name of this kind, labels or annotations (`metadata`), or
-anything (empty). Of other classes every field is anything."""
+"""Fields to mask by class: a name of this kind, labels or annotations (`metadata`), or anything (empty). Of other
+classes every field is anything."""
 
 
 def _pseudonyms(kind: str, names: Iterable[str]) -> dict[str, str]:

@@ -26,9 +26,9 @@ class Record:
         """RecordError when there is no record at `path`; OSError when it cannot be read."""
         self.path = path
         self.problems: list[Problem] = []
-        """What could not be read, of the last time it was gone through."""
+        """Unreadable parts of the last pass."""
         self.head: Head | None = None
-        """What the newest piece that was read says of itself."""
+        """Head of the newest piece that was read."""
         if not path.exists():
             raise RecordError(f"{path}: there is no such record; name its file, or the folder an agent records to")
         if not self.files():

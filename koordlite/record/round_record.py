@@ -26,8 +26,8 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A round before its time. After a surge `decisions` are those of the rule that answers it, and only those that
     were allowed."""
     new_groups: tuple[str, ...] = ()
-    """What a round before its time was about, if not a surge: `decisions` are those of all rules that write, with only
-    the changes of these groups."""
+    """Groups that a round before its time was about, if not a surge: `decisions` are those of all rules that write,
+    with only the changes of these groups."""
     decisions: tuple[Decision, ...] = ()
     applied: tuple[AppliedStep, ...] = ()
     """The writes that were tried."""

@@ -32,12 +32,12 @@ _WINDOW_LOG = 19
 """Window of the compression: 512 KiB, some fourteen rounds of 110 pods. Writing takes 1.6 MiB of memory; with
 a window of 2 MiB it is 3.1, for 6 % fewer bytes."""
 _WIDEST_LOG = 21
-"""What a reader takes: earlier records look back 2 MiB."""
+"""Window that a reader accepts: earlier records look back 2 MiB."""
 _LEVEL = 6
 _HASH_LOG, _CHAIN_LOG = 17, 16
 """Tables of a quarter of the level's own size: 1.9 MiB and a third of the time less, for 2 % more bytes."""
 _SLICE_BYTES = 1024
-"""So much is decompressed before the length is looked at: at most 45 MiB come out of it."""
+"""Bytes that are decompressed before the length is looked at: at most 45 MiB come out of them."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class PieceWriter:
         self._compress = zstandard.ZstdCompressor(compression_params=terms).compressobj()
         self._differences = difference.DifferenceWriter()
         self.start = MARK + bytes([VERSION]) + self._frame(msgspec.msgpack.encode(head))
-        """What the piece begins with."""
+        """Beginning of the piece."""
 
     def frame(self, record: RoundRecord) -> bytes:
         """The bytes that add `record`."""

@@ -97,9 +97,9 @@ class Comparison(msgspec.Struct, kw_only=True):
 
     rounds: int = 0
     seconds: float = 0.0
-    """Without gaps of the record."""
+    """Length without gaps of the record."""
     be_cpu_seconds_used: float = 0.0
-    """As recorded."""
+    """CPU time as recorded."""
     be_cpu_seconds_lost: float = 0.0
     """Work that was done and that the other limit would not have allowed."""
     be_cpu_seconds_gained: float = 0.0

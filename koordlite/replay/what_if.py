@@ -38,7 +38,7 @@ class Other(msgspec.Struct, frozen=True, kw_only=True):
     settings: Mapping[str, StrategySettings] | None = None
     """Sections of strategies; None: those of the record."""
     modes: Mapping[str, Mode] = msgspec.field(default_factory=dict)
-    """By strategy, over all else."""
+    """Modes by strategy, over all else."""
     config: Mapping[str, str] | None = None
     """data of the ConfigMap slo-controller-config; None: what is in the record."""
     threshold: Mapping[str, object] = msgspec.field(default_factory=dict)
@@ -65,7 +65,7 @@ class Course:
         self._deleted: set[str] = set()
         """Pods that this course evicted first: how long they would have lingered is unknown."""
         self._last: dict[Place, Change] = {}
-        """What was last written of all else, by place."""
+        """Last writes of all else, by place."""
         self._slo: tuple[object, SLO] | None = None
         self._sections_of: tuple[object, Mapping[str, StrategySettings]] | None = None
 

@@ -27,7 +27,7 @@ from koordlite.report.tick import Tick
 MAX_SUBJECTS = 500
 """Number of subjects that are gone whose last decision is kept."""
 NOTICEABLE = 0.1
-"""In observe mode a number that would be written is news once it differs by this part from the one last reported:
+"""Part by which a number that would be written in observe mode has to differ from the last reported one to be news:
 nothing is written, so nothing settles, and a mean that drifts would be news each second."""
 _JUDGED = ("set", "shrink", "grow", "hold")
 
@@ -44,7 +44,7 @@ class News:
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], dict[str, _Statement]] = {}
-        """By strategy and subject the last statement about it, by reason."""
+        """Last statement by strategy and subject, then by reason."""
 
     def of(self, tick: Tick) -> Iterator[Decision]:
         """The decisions of `tick` that are news.
@@ -121,7 +121,8 @@ class DecisionEvent(msgspec.Struct, frozen=True):
     wall: float
     decision: Decision
     because: str = ""
-    """Whose use moved the budget since the event before about it, in words; empty where it did not, or none has one."""
+    """Words for whose use moved the budget since the event before about it; empty where it did not move, or none has
+    one."""
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -157,9 +158,9 @@ class Remembered(msgspec.Struct, frozen=True):
     events: Sequence[DecisionEvent] = ()
     """Recent decisions, the newest last."""
     writes: Mapping[Place, Write] = msgspec.field(default_factory=dict)
-    """By place."""
+    """Writes by place."""
     foreign: Mapping[Place, ForeignWrites] = msgspec.field(default_factory=dict)
-    """By place."""
+    """Writes of others by place."""
     rows: Sequence[Figures] = ()
     """The numbers of the last ticks, for drawings."""
 
@@ -180,7 +181,7 @@ class History:
         """Writes that were tried, and when."""
         self.foreign: collections.deque[tuple[float, ForeignWrite]] = collections.deque(maxlen=MAX_EVENTS)
         self.problems: dict[Problem, float] = {}
-        """When each problem was first seen."""
+        """Time at which each problem was first seen."""
         self.decisions_seen = 0
         """Number of decision events, including those that fell off the front."""
         self._stride = 1

@@ -11,7 +11,7 @@ from koordlite.model.picture.kubelet import Kubelet
 from koordlite.numa.kubelet.change import Change, Configuration, Effect
 
 CONFIG_FILE = "/var/lib/kubelet/config.yaml"
-"""Where kubeadm puts it; the --config of kubelet's command line says where it is."""
+"""Path at which kubeadm puts it; the --config of kubelet's command line says where it is."""
 _ALPHA = ("align-by-socket", "distribute-cpus-across-cores")
 _BACKUP = ".before-koordlite-plan"
 
@@ -27,7 +27,7 @@ class KubeletPlan(msgspec.Struct, frozen=True):
     configuration: str
     """The lines of KubeletConfiguration to set."""
     commands: tuple[str, ...]
-    """To be typed by a person: nothing here restarts kubelet by itself."""
+    """Commands for a person: nothing here restarts kubelet by itself."""
     way_back: tuple[str, ...]
     notes: tuple[str, ...]
 

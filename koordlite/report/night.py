@@ -62,7 +62,7 @@ class Squeeze(msgspec.Struct, frozen=True):
     evicted: Mapping[str, str]
     """Strategy by pod, of the pods whose eviction was asked for."""
     enforced: bool
-    """Whether cpuSuppress enforced at the end."""
+    """True where cpuSuppress enforced at the end."""
 
 
 def squeeze(rounds: Iterable[Tick], end: float) -> Squeeze | None:
@@ -224,7 +224,7 @@ class Night(msgspec.Struct, frozen=True, rename="camel"):
     used_core_hours: float = 0.0
     """CPU time of best effort."""
     lost_core_hours: float = 0.0
-    """What its limit took while it was held back, against the limit of quiet times."""
+    """Core hours that its limit took while it was held back, against the limit of quiet times."""
     service_wait_percent: float | None = None
     """Part of the time in which the service that waited most had a task waiting for a CPU; None without PSI."""
     service_wait_most_percent: float | None = None
@@ -236,7 +236,7 @@ class Night(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Minute(msgspec.Struct):
     number: int
-    """Of the run."""
+    """Number of the run."""
     end: float = 0.0
     seconds: list[float] = msgspec.field(default_factory=lambda: [0.0, 0.0])
     """While best effort left some of its limit, and while it was held back."""

@@ -70,7 +70,7 @@ class Overlay:
     def __init__(self, snapshot: Snapshot, changes: Collection[Change]) -> None:
         self.snapshot, self.changes = snapshot, changes
         self._files: dict[tuple[str, str], object] = {}
-        """By group and field what has been written since the picture was taken."""
+        """Values written since the picture was taken, by group and field."""
         self.resources = dict(snapshot.published.node_resources)
         """Amounts of the extended resources of the Node; None of what is not there."""
         for change in changes:

@@ -32,7 +32,7 @@ class PodRow(msgspec.Struct, frozen=True, rename="camel"):
     decided: str = ""
     """The last decision about it or about all best-effort pods."""
     decided_at: float | None = None
-    """When, in seconds since the epoch."""
+    """Time of the decision, in seconds since the epoch."""
 
 
 class _Document(msgspec.Struct, frozen=True):

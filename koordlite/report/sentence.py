@@ -34,7 +34,7 @@ _OPTIONAL = re.compile(r"\[([^\]]*)\]")
 _MINUEND = re.compile(r"\{(capacity\w*)!?\}(?: × \{(\w+)!?\})? −")
 _SUBTRAHEND = re.compile(r"− (?:[\w -]+ )?\{(\w+)!?\}")
 _TENTHS = {"milli": 100.0, "bytes": (1 << 30) / 10}
-"""What is printed with one decimal: a tenth of a core, of a GiB."""
+"""Units printed with one decimal: a tenth of a core, of a GiB."""
 _NOTHING = (0, "")
 _RESOURCE_UNITS = {"/batch-cpu": "milli", "/batch-memory": "bytes", "/mid-cpu": "milli", "/mid-memory": "bytes"}
 

@@ -74,7 +74,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     wanted_core_hours: float
     used_core_hours: float
     end: float | None = None
-    """When it was seen last, where that is not the end."""
+    """Time at which it was last seen, where that is not the end."""
     restarts: int = 0
 
     @property

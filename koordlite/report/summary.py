@@ -47,7 +47,7 @@ class Summary(msgspec.Struct, kw_only=True):
     foreign_writes: int = 0
     """Values of ours that another program changed."""
     decisions: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """By reason: in how many ticks it was given."""
+    """Number of ticks that gave a reason, by reason."""
     tick_seconds_mean: float = 0.0
     tick_seconds_max: float = 0.0
 

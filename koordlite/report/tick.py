@@ -70,13 +70,13 @@ class Tick:
     wall: float = 0.0
     """Seconds since the epoch, for people only."""
     snapshot: Snapshot = dataclasses.field(default=UNSEEN, repr=False, compare=False)
-    """What was judged."""
+    """Picture that was judged."""
     decisions: tuple[Decision, ...] = ()
     modes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Strategy → off, observe or enforce."""
     applied: tuple[AppliedStep, ...] = ()
     applied_before: tuple[AppliedStep, ...] = dataclasses.field(default=(), repr=False)
-    """Of a round before its time: what was written since the picture of the last tick, and still holds."""
+    """Writes since the picture of the last tick that still hold, in a round before its time."""
     foreign: tuple[ForeignWrite, ...] = ()
     troubles: tuple[FileTrouble, ...] = ()
     """Places where writes were refused, or another program writes as well, since the start of the run."""
@@ -90,7 +90,7 @@ class Tick:
     reaction: Reaction = dataclasses.field(default_factory=Reaction)
     """The reaction between two ticks."""
     nri: NRIState = dataclasses.field(default_factory=NRIState)
-    """What a runtime that asks by NRI was answered."""
+    """Answers to a runtime that asks by NRI."""
     unrestored: int = 0
     """Places that an earlier run changed, and that this one could not put back when it started."""
     restored: int = 0
@@ -165,7 +165,8 @@ class Tick:
 
     @cached_property
     def schemata(self) -> Mapping[str, str]:
-        """By resctrl group, in the kernel's notation with one space between resources: `L3:0=f;1=f MB:0=50;1=50`."""
+        """Schemata by resctrl group, in the kernel's notation with one space between resources: `L3:0=f;1=f
+        MB:0=50;1=50`."""
         groups = {
             name: {resource: dict(values) for resource, values in group.schemata.items()}
             for name, group in self.snapshot.resctrl.groups.items()
@@ -211,7 +212,7 @@ class Tick:
 
     @cached_property
     def pressure(self) -> Mapping[str, Mapping[str, Pressure]]:
-        """By subject (`node`, `besteffort`, `pod/NAMESPACE/NAME`), then `cpu`, `memory`, `io`."""
+        """Pressure by subject (`node`, `besteffort`, `pod/NAMESPACE/NAME`), then `cpu`, `memory`, `io`."""
         return self._by_subject(self.snapshot.pressure)
 
     @cached_property

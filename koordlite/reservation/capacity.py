@@ -40,14 +40,14 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     """Requests by uid."""
 
     def taken_by(self, uid: str, requests: Amounts) -> Holding:
-        """After this pod took it; a pod takes it once."""
+        """The state after this pod took it; a pod takes it once."""
         if uid in self.owners:
             return self
         allocated = added(self.allocated, self._masked(requests))
         return msgspec.structs.replace(self, allocated=allocated, owners={**self.owners, uid: requests})
 
     def returned_by(self, uid: str) -> Holding:
-        """After this pod has gone."""
+        """The state after this pod has gone."""
         if uid not in self.owners:
             return self
         allocated = difference(self.allocated, self._masked(self.owners[uid]))
@@ -78,14 +78,14 @@ class NodeCapacity(msgspec.Struct, frozen=True, kw_only=True):
     requested: Whole
     """Requests of all pods, those that stand for reservations and their owners, too."""
     owners: Whole = msgspec.field(default_factory=dict)
-    """What owners took of the reservations the pod may take: it is in `requested` twice."""
+    """Amounts that owners took of the reservations the pod may take: they are in `requested` twice."""
     pods: int = 0
     matched: int = 0
     """Reservations that the pod may take; each counts as one of `pods`."""
     preemptible: Amounts = msgspec.field(default_factory=dict)
-    """Of pods that would be evicted from the node."""
+    """Amounts of pods that would be evicted from the node."""
     preemptible_in: Mapping[str, Amounts] = msgspec.field(default_factory=dict)
-    """Of owners that would be evicted, by uid of the reservation."""
+    """Amounts of owners that would be evicted, by uid of the reservation."""
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):

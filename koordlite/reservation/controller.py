@@ -53,14 +53,14 @@ LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases/
 IDLE_SECONDS = 3.0
 """Longest time between two rounds: ends and pauses come by time."""
 LEAST_SECONDS, MOST_SECONDS = 0.02, 0.5
-"""Between two rounds: what comes together is planned together. A long round is followed by as long a pause, up to a
-limit."""
+"""Least and greatest pause between two rounds: what comes together is planned together. A long round is followed by as
+long a pause, up to a limit."""
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 1.0, 60.0
-"""After requests about one Reservation failed; twice as long after each failure in a row."""
+"""Pauses after requests about one Reservation failed; doubled after each failure in a row."""
 TOGETHER = 4
 """Maximum number of steps under way at once, of those that take no room another Reservation counts on."""
 RIVAL_SECONDS, DENIED_SECONDS = 10.0, 60.0
-"""Between two looks at the lease of Koordinator's scheduler; where it may not be read."""
+"""Time between two looks at the lease of Koordinator's scheduler, and where it may not be read."""
 SAID_AGAIN_SECONDS = 600.0
 """The same Event or log line about the same object is not repeated within this time."""
 
@@ -111,7 +111,7 @@ class Controller:
         self._refused: dict[str, str] = {}
         self._together = TOGETHER
         self._paused: dict[str, tuple[int, float]] = {}
-        """By uid of a Reservation, how many steps failed in a row, and until when no other is tried."""
+        """Number of failed steps in a row, and time until which no other is tried, by uid of the Reservation."""
         self._emitted: dict[tuple[str, str, str], float] = {}
         self.rival, self._next_look = "", float("-inf")
         """`rival`: sign that Koordinator's scheduler runs; empty when it does not."""

@@ -15,7 +15,7 @@ from koordlite.reservation.matching import read as read_annotation
 PATIENCE_SECONDS = 30.0
 """A pod that is not bound so long after its place was freed for it gives the place back."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10.0, 300.0
-"""Before the next attempt with the same pod; twice as long after each."""
+"""Pauses before the next attempt with the same pod; doubled after each."""
 
 
 def read_or_raise(reservation: ReservationObject) -> HandOverText | None:

@@ -128,7 +128,7 @@ def available(reservation: ReservationObject, node: str, now: str) -> Reservatio
 
 
 def unschedulable(status: ReservationStatus, message: str, now: str) -> ReservationStatus:
-    """After a scheduler found no node; it is tried again, so the phase stays."""
+    """The status after a scheduler found no node; it is tried again, so the phase stays."""
     scheduled = _condition(status, _SCHEDULED)
     if scheduled is None:
         return _with(status, _new(_SCHEDULED, "False", "Unschedulable", now, message))
@@ -139,7 +139,8 @@ def unschedulable(status: ReservationStatus, message: str, now: str) -> Reservat
 
 
 def lost(status: ReservationStatus, message: str, now: str) -> ReservationStatus:
-    """After its place went before anybody took of it: it looks for another one. Koordinator has no such case.
+    """The status after its place went before anybody took of it: it looks for another one. Koordinator has no such
+    case.
 
     No time of a probe is noted: nothing has been tried yet.
     """
@@ -161,7 +162,7 @@ def message(status: ReservationStatus) -> str:
 
 
 def expired(status: ReservationStatus, now: str) -> ReservationStatus:
-    """After its time ran out, or its node went."""
+    """The status after its time ran out, or its node went."""
     ready, over = _condition(status, _READY), msgspec.structs.replace(status, phase=FAILED)
     if ready is None or ready.status == "True":
         return _with(over, _new(_READY, "False", "Expired", now))
@@ -169,7 +170,7 @@ def expired(status: ReservationStatus, now: str) -> ReservationStatus:
 
 
 def succeeded(status: ReservationStatus, now: str) -> ReservationStatus:
-    """After its owner took it for good."""
+    """The status after its owner took it for good."""
     ready = _condition(status, _READY) or _new(_READY, "False", "", now)
     done = msgspec.structs.replace(ready, status="False", reason="Succeeded", last_probe_time=now)
     return _with(msgspec.structs.replace(status, phase=SUCCEEDED), done)

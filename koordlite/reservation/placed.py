@@ -35,11 +35,11 @@ class PlacedReservation(msgspec.Struct, frozen=True, eq=False):
 
     object: ReservationObject
     holding: Holding
-    """What it holds, and what its owners took."""
+    """Amounts that it holds, and that its owners took."""
     own: Allocation
     """Its CPUs and its amounts by NUMA node, as its resource-status has them."""
     problems: tuple[Problem, ...] = ()
-    """Why no pod may take it."""
+    """Reasons why no pod may take it."""
     hand_over: HandOverText | None = None
     """The pod that its placeholder makes room for, or that was given up last."""
 
@@ -123,8 +123,8 @@ def matchable(obj: ReservationObject) -> PlacedReservation | None:
 
 
 def preferred(candidate: Candidate, among: Sequence[PlacedReservation]) -> list[PlacedReservation]:
-    """In the order in which the pod takes them: the one being handed over, the smallest order label, then the one that
-    it would use most of; equal ones as they are given."""
+    """Sort reservations into the order in which the pod takes them: the one being handed over, the smallest order
+    label, then the one that it would use most of; equal ones as they are given."""
     first = capacity.first_by_order([one.order for one in among])
     scores = [capacity.score(candidate.requests, one.holding) for one in among]
     places = sorted(range(len(among)), key=lambda at: (not among[at].handed_to, at != first, -scores[at], at))
@@ -142,8 +142,8 @@ class OnNode(msgspec.Struct, frozen=True):
     is_rest: bool = False
     """The pod is no owner, but the placeholder for what an owner leaves over."""
     freed: Mapping[str, tuple[Zones, ...]] = msgspec.field(default_factory=dict)
-    """What is available by NUMA node once the placeholders of a reservation have gone, by its uid: a case for each
-    NUMA node on which they may have been. Reservations without placeholders have none."""
+    """Available amounts by NUMA node once the placeholders of a reservation have gone, by its uid: a case for each NUMA
+    node on which they may have been. Reservations without placeholders have none."""
     is_behind: bool = False
     """The node's report has not counted all of its pods yet: a NUMA node may be free that seems taken."""
     first: bool = False
@@ -169,10 +169,10 @@ class ReservationIndex:
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
         self._placed: dict[str, PlacedReservation] = {}
-        """By name."""
+        """Reservations by name."""
         self._by_node: dict[str, dict[str, PlacedReservation]] = {}
         self._by_owner: dict[Key, dict[str, PlacedReservation]] = {}
-        """Those that a pod with this mark may own, by name."""
+        """Reservations that a pod with this mark may own, by name."""
         self._took: collections.OrderedDict[str, str] = collections.OrderedDict()
         """uid of the reservation by uid of the pod, of Bindings that we sent and the watch has shown."""
 

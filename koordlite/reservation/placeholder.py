@@ -48,11 +48,11 @@ class PlaceholderSettings(msgspec.Struct, frozen=True, kw_only=True):
     priority_class: str = "koordlite-reservation"
     """Empty: the cluster's default."""
     scheduler: str = "default-scheduler"
-    """Of templates that name none."""
+    """Scheduler of templates that name none."""
     guarded: frozenset[str] = frozenset({"koordlite-scheduler"})
     """Schedulers that ask our extender: it keeps their pods off what is being handed over."""
     namespaces: frozenset[str] = frozenset()
-    """Where placeholders may be made; empty: in every namespace but those of `WITHHELD`."""
+    """Namespaces in which placeholders may be made; empty: all but those of `WITHHELD`."""
 
     def refused_namespace(self, name: str) -> str:
         """Reason why no placeholder may be made there; empty when one may."""

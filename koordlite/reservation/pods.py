@@ -44,9 +44,9 @@ class PodShape:
         """The pod's effective request in nano-units."""
         started = requests.in_nano(obj.spec)
         self.request = nrt.aligned_by_kubelet(started, guaranteed=self.guaranteed)
-        """What is aligned, as kubelet counts it."""
+        """Amounts to align, as kubelet counts them."""
         self.aligned = any(is_aligned for part in self.request.parts for _, _, is_aligned in part.requests)
-        """Whether kubelet aligns any of it."""
+        """True where kubelet aligns any of it."""
         running = (amounts for kind, _, amounts in started if kind != "init")
         self.exclusive = exclusive(running, guaranteed=self.guaranteed)
         """The part of it that no other pod can use meanwhile: devices, and of Guaranteed pods whole CPUs and memory."""
@@ -63,7 +63,7 @@ class PodShape:
         self.names_reservation = any(key in pod.annotations for key in _RESERVATION_ANNOTATIONS)
         """It carries an annotation about the reservations it takes."""
         self.extra: dict[str, Any] = {}
-        """What allocators worked out of this shape, by their name."""
+        """Results of allocators for this shape, by their name."""
 
     @functools.cached_property
     def koordinator_request(self) -> ask.PodRequest | Refusal | None:
@@ -105,7 +105,7 @@ class ClusterPod(msgspec.Struct, frozen=True):
     reservation_uid: str = ""
     """uid of the Reservation that a Binding of ours lets it take; never what the pod says itself."""
     tied: str = ""
-    """Why it is not moved to make room for another pod; empty: as far as its own object says, it may be."""
+    """Reason why it is not moved to make room for another pod; empty: as far as its own object says, it may be."""
     obj: objects.PodObject | None = None
     """The whole pod, where more may have to be read of it."""
 

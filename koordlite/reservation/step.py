@@ -29,9 +29,9 @@ KEEP_SECONDS = 24 * 3600.0
 """Time for which a Reservation that ended is kept for its reader."""
 KEEP_WITHOUT_NODE_SECONDS = 60.0
 RETRY_SECONDS = 5.0
-"""After a placeholder failed."""
+"""Pause after a placeholder failed."""
 UNSEEN_SECONDS = 30.0
-"""So long after it was made, a scheduler that exists has looked at a pod."""
+"""Age at which a scheduler that exists has looked at a pod."""
 
 
 class _OfPod(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class CreatePlaceholder(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     body: Mapping[str, Any]
     node: str = ""
-    """Where room is to be kept for it."""
+    """Node on which room is to be kept for it."""
 
 
 class Nominate(_OfPod, frozen=True, kw_only=True):
@@ -143,7 +143,7 @@ class Case(msgspec.Struct, frozen=True, dict=True):
     owner: ClusterPod | None = None
     """The pod that is to get it next."""
     refused: str = ""
-    """What the API server said when its placeholder was to be made."""
+    """Refusal of its placeholder by the API server."""
 
     @property
     def status(self) -> ReservationStatus:
@@ -361,7 +361,7 @@ def _ended(case: Case) -> Iterator[Action]:
 
 
 def _pending(case: Case) -> Iterator[Action]:
-    """Not placed yet."""
+    """Steps of a Reservation that is not placed yet."""
     amounts = placeholder.resources(case.reservation)
     whole = [pod for pod in case.pods if pod.alive and not missing(amounts, pod.requests)]
     mine = min(whole, key=lambda pod: (not pod.admitted, not pod.node), default=None)

@@ -32,11 +32,11 @@ _NO_MATCH = {
     "affinity": "the pod's reservation affinity is for others",
     "exact": "the pod does not ask for exactly what it holds",
 }
-"""What stands against a match, in words."""
+"""Words for what stands against a match."""
 
 
 def assigned(world: World, guarded: frozenset[str], now: float) -> dict[str, ClusterPod]:
-    """By uid of a Reservation, the pod that it is to be handed to: one at a time, important and old ones first.
+    """Pod that a Reservation is to be handed to, by its uid: one at a time, important and old ones first.
 
     `guarded`: schedulers that keep their pods off what is being handed over.
     """
@@ -146,7 +146,7 @@ def _objection(spec: PodSpec, node: NodeObject) -> str:
 
 
 def _as_held(world: World, place: PlacedReservation) -> PlacedReservation:
-    """With no more than placeholders really hold: what was lost cannot be handed over."""
+    """The Reservation with no more than its placeholders hold: what was lost cannot be handed over."""
     pods = world.placeholders(place.uid)
     holding = total_requests(pod for pod in pods if pod.alive and pod.node == place.node)
     lost = missing(difference(place.holding.allocatable, place.holding.allocated), holding)

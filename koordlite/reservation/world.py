@@ -26,7 +26,7 @@ _SYSTEM = ("koordinator-system", "kube-system")
 
 
 class World:
-    """Not locked: its owner is."""
+    """State of the cluster for reservations. Not locked: its owner is."""
 
     def __init__(
         self,
@@ -42,17 +42,17 @@ class World:
         self.nodes: dict[str, NodeObject] = {}
         self._shapes = Shapes()
         self.pods: dict[str, ClusterPod] = {}
-        """By uid."""
+        """Pods by uid."""
         self.waiting: dict[str, ClusterPod] = {}
-        """Not bound, no placeholder, not ended."""
+        """Pods that are not bound, no placeholders, and not ended."""
         self.koord_schedulers: dict[str, str] = {}
         """Pods of Koordinator's scheduler that run, by uid."""
         self._limits: dict[str, dict[str, Quantity]] = {}
         """Upper bound of what pods may request beside what the node keeps back, by node."""
         self._allocatable: dict[str, capacity.Whole] = {}
-        """By node, beside what it keeps back."""
+        """Allocatable amounts by node, beside what it keeps back."""
         self._namespaces: dict[str, str] = {}
-        """Where the placeholders of a Reservation are, by its uid."""
+        """Namespace of the placeholders of a Reservation, by its uid."""
         self._uids: dict[str, str] = {}
         self._on_node: _Index = collections.defaultdict(dict)
         self._placeholders: _Index = collections.defaultdict(dict)

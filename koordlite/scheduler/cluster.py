@@ -86,8 +86,8 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class AssumedPods:
-    """By pod uid. Nobody tells an extender of an end, so each has one of its own: the watch, or time, with a reason.
-    `changed` is called with the node of every one that begins or ends. Not locked: its owner is."""
+    """Assumed pods by uid. Nobody tells an extender of an end, so each has one of its own: the watch, or time, with a
+    reason. `changed` is called with the node of every one that begins or ends. Not locked: its owner is."""
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._by_uid: dict[str, AssumedPod] = {}
@@ -198,7 +198,7 @@ class Cluster:
         self.shapes = Shapes()
         self.nodes: dict[str, NodeState] = {}
         self.pods: dict[str, ClusterPod] = {}
-        """By uid, bound or not."""
+        """Pods by uid, bound or not."""
         self._uids: dict[str, str] = {}
         self.assumed = AssumedPods(self._touch)
         self.reserved = ReservationIndex(self._touch)
@@ -206,15 +206,15 @@ class Cluster:
         self.rows: dict[str, Row] = {}
         """The nodes as they are judged, by name."""
         self._stale: dict[str, float] = {}
-        """Since when."""
+        """Time since which a node's report is stale."""
         self.version = 0
         """Number of changes of rows so far."""
         self._changed: dict[str, int] = {}
         """Number of the latest change of each node's row, in that order; also of nodes that are gone."""
         self.boards: dict[PodShape, Board] = {}
-        """Those asked for last come last."""
+        """Boards by shape, the last used at the end."""
         self._looks: list[tuple[float, str]] = []
-        """When rows have to be compiled again although nothing happens; a heap."""
+        """Times at which rows have to be compiled again although nothing happens; a heap."""
         self._synced = False
         self.unpromised: dict[str, None] = {}
         """uids of pods of our schedulers that are bound and have no allocation, in the order in which they came;

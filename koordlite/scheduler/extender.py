@@ -34,7 +34,7 @@ BINDING_SECONDS = 0.05
 """Time for which a question waits for the binding of the pod before it. The scheduler sends both at the same moment,
 and only the binding tells which of the nodes that passed it has chosen."""
 SUMS = "too little in all for the pod, as kube-scheduler counts"
-"""Why nodes were refused that the scheduler only asked about when it looked for victims."""
+"""Refusal of nodes that the scheduler only asked about when it looked for victims."""
 MOST_WAITING = 5_000
 """Pods that wait for a reservation whose time is remembered."""
 MOST_REFUSED = 1_000
@@ -94,7 +94,7 @@ class RefusedPod(msgspec.Struct, eq=False):
     candidate: Candidate | None
     """The pod as it looks for reservations; None where its annotations cannot be read."""
     until: float
-    """When the pod has waited long enough for its reservation: until then it goes nowhere else."""
+    """Time until which the pod waits for its reservation and goes nowhere else."""
     busy: frozenset[str]
     """Nodes that are refused for their measured load alone."""
     load: PodLoad | None
@@ -130,7 +130,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     times: int = 1
     """Attempts with this outcome in a row."""
     answers: Mapping[int, int] = msgspec.field(default_factory=dict)
-    """What the scheduler was answered, 0 to 10, by score; empty: it did not ask."""
+    """Answers to the scheduler, 0 to 10, by score; empty: it did not ask."""
     best: Sequence[str] = ()
     """The nodes rated best."""
     chosen: str = ""
@@ -138,7 +138,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     numa_nodes: tuple[int, ...] = ()
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     events: list[str] = msgspec.field(default_factory=list)
-    """What happened after, in order."""
+    """Later events, in order."""
     reasons: dict[str, int] = msgspec.field(default_factory=dict)
     """Number of refused nodes, by reason."""
     candidate: Candidate | None = None
@@ -146,11 +146,11 @@ class Attempt(msgspec.Struct, kw_only=True):
     load: LoadJudgement | None = None
     """The pod beside what nodes used then; None: that does not count here."""
     thinned: bool = False
-    """Whether only some of the nodes are left."""
+    """True where only some of the nodes are left."""
 
 
 class Attempts:
-    """By pod. Bounded: old ones lose their nodes, then go. Not locked: its owner is."""
+    """Latest attempts by pod. Bounded: old ones lose their nodes, then go. Not locked: its owner is."""
 
     def __init__(self) -> None:
         self._attempts: collections.OrderedDict[str, Attempt] = collections.OrderedDict()
@@ -273,7 +273,7 @@ class Extender:
         self.refusals: collections.Counter[str] = collections.Counter()
         """Nodes refused, by reason, over all questions."""
         self._waiting_since: collections.OrderedDict[str, float] = collections.OrderedDict()
-        """Since when a pod has been kept from other nodes for its reservation, by uid."""
+        """Time since which a pod has been kept from other nodes for its reservation, by uid."""
         self.refused_pods: collections.OrderedDict[str, RefusedPod] = collections.OrderedDict()
         """Pods that no node may have, by uid; the latest last."""
         self._nominations = Nominations(cluster)
@@ -344,7 +344,7 @@ class Extender:
         return answer
 
     def preempt(self, obj: objects.PodObject, victims: Mapping[str, Victims]) -> dict[str, Victims]:
-        """For each node on which evictions help the victims to evict; the other nodes are left out."""
+        """Choose the victims of each node on which evictions help; the other nodes are left out."""
         self._check()
         with self._questions, self.cluster.lock:
             pod = self.cluster.shapes.pod(obj)

@@ -35,7 +35,7 @@ PROBE_SECONDS = 1.0
 HUNG_SECONDS = 10.0
 """One that hangs for so long is killed and started again."""
 START_SECONDS = 20.0
-"""What one has to begin to listen."""
+"""Time that a worker has to begin to listen."""
 RESTART_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Pauses before an extender that ended is started again; the last one holds from then on."""
 _KEPT = 32
@@ -287,7 +287,7 @@ class Front(Router):
                 LOG.warning("extender %d is started again", replica.number)
 
     def _watch(self, replica: Replica) -> None:
-        """Until it has ended, or hung for too long."""
+        """Watch a worker until it has ended, or hung for too long."""
         while not self._stop.wait(PROBE_SECONDS if replica.is_ready else SIGN_OF_LIFE_SECONDS):
             if replica.has_ended:
                 LOG.warning("extender %d has ended", replica.number)

@@ -93,7 +93,7 @@ class Loads:
         self._versions: dict[str, int] = {}
         """The latest change of what a node's load follows from, by name of the node."""
         self._problems: dict[str, list[Problem]] = {}
-        """By object: a mistake is logged once."""
+        """Problems by object: a mistake is logged once."""
 
     def put_node(self, obj: objects.NodeObject) -> None:
         """A Node came or changed."""
@@ -167,8 +167,8 @@ class Loads:
             return LoadJudgement(pod, dict(self._loads), self.args, now, self._faults, version=self._version)
 
     def relieved(self, busy: Mapping[str, tuple[PodLoad, int, frozenset[str]]]) -> tuple[dict[str, str], int]:
-        """For each pod a node that was too busy for it and is not any more, by uid; and up to which change that is
-        said. `busy`: the pod, up to which change it was judged, and the nodes that were too busy."""
+        """A node that is no longer too busy for a pod, by uid; and the last change that this counts. `busy`: the pod,
+        the last change that its judgement counted, and the nodes that were too busy."""
         now, oldest = self._wall(), min((version for _, version, _ in busy.values()), default=0)
         with self._lock:
             changed = {name: at for name, at in self._versions.items() if at > oldest} if busy else {}

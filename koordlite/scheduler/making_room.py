@@ -107,12 +107,12 @@ class _Board:
         self._candidate = attempt.candidate if attempt is not None else None
         self._load = attempt.load if attempt is not None else None
         self._undo: list[tuple[str, Row | None, str]] = []
-        """What was changed: node, its row before if that was changed already, and the uid of the pod that left."""
+        """Changes: node, its row before if that was changed already, and the uid of the pod that left."""
         self._moved: set[str] = set()
         self._movable: dict[str, list[ClusterPod]] = {}
         self._returned: dict[str, Mapping[str, Mapping[int, Amounts]]] = {}
         self._refusals: dict[tuple[PodShape, str], str] = {}
-        """Of nodes on which nothing has moved."""
+        """Refusals of nodes on which nothing has moved."""
         self._roomy: dict[PodShape, list[str]] = {}
         """Nodes that have enough in all for such a pod, where nothing has moved."""
         self._open = sorted(self._rows.keys() - self._closed, key=self._fullness)
@@ -200,7 +200,7 @@ class _Board:
         return not (row.report and _zones_lack(shape, row, row.report.totals))
 
     def refusal(self, item: ClusterPod, node: str) -> str:
-        """By the sums of the node, else by its judges."""
+        """Refusal by the sums of the node, else by its judges."""
         self._pause()
         is_kept = item is not self.waiting and node not in self._changed
         refusal = self._refusals.get((item.shape, node)) if is_kept else None

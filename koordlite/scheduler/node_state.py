@@ -37,11 +37,11 @@ class Coverage(msgspec.Struct, frozen=True):
     """Coverage of the known pods by a report."""
 
     is_known: bool
-    """Whether it could be worked out. If not, every pod that came since it last could is taken for not counted."""
+    """True where it could be worked out. If not, every pod that came since it last could is taken for not counted."""
     uncounted: tuple[ClusterPod, ...] = ()
     """Alive, and not in the report."""
     outlived: tuple[ClusterPod, ...] = ()
-    """In the report, and gone."""
+    """Pods in the report that are gone."""
     how: str = ""
 
 
@@ -61,17 +61,17 @@ class NodeState(msgspec.Struct):
     crane: TopologyObject | None = None
     """Crane's own topology of the node."""
     report_since: float = 0.0
-    """When this version of the report came."""
+    """Time at which this version of the report came."""
     pods: dict[str, ClusterPod] = msgspec.field(default_factory=dict)
     """Bound to it and not ended, by uid."""
     fresh: dict[str, float | None] = msgspec.field(default_factory=dict)
     """Uids of pods that the report is not known to count, and since when kubelet has been seen to have taken them."""
     came: dict[str, float] = msgspec.field(default_factory=dict)
-    """When each of them was first seen bound, by uid."""
+    """Time at which each of them was first seen bound, by uid."""
     departed: dict[str, tuple[ClusterPod, float]] = msgspec.field(default_factory=dict)
     """Ended or deleted a short while ago, and since when."""
     dirty_since: float | None = None
-    """Since when the report is not that of the pods."""
+    """Time since which the report is not that of the pods."""
     dirty_why: str = ""
     covered: Coverage = ALL_COUNTED
     next_look: float | None = None

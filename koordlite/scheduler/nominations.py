@@ -39,12 +39,12 @@ class Offer(msgspec.Struct, frozen=True):
 
     node: str
     answer: Victims
-    """What the scheduler is answered: these victims, and those that are not known here."""
+    """Answer to the scheduler: these victims, and those that are not known here."""
     victims: tuple[ClusterPod, ...]
     returned: Mapping[str, Mapping[int, Amounts]]
-    """What each of them gives back there, by NUMA node; by uid."""
+    """Amounts that each of them gives back there, by NUMA node; by uid."""
     takes: Mapping[int, Amounts]
-    """What the pod will have, by NUMA node; empty where several NUMA nodes share it and nobody knows how."""
+    """Amounts that the pod will have, by NUMA node; empty where several NUMA nodes share them in an unknown way."""
 
 
 class _Offers(msgspec.Struct):
@@ -54,7 +54,7 @@ class _Offers(msgspec.Struct):
 
 
 class Nominations:
-    """By pod. Used only under the cluster's lock."""
+    """Nominations by pod. Used only under the cluster's lock."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

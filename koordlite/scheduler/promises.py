@@ -37,7 +37,7 @@ from koordlite.threads import Periodic
 LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 RETRY_SECONDS = 5.0
-"""After a promise that could not be made or written."""
+"""Pause after a promise that could not be made or written."""
 
 
 class Promises:
@@ -58,11 +58,11 @@ class Promises:
         self._extender, self._cluster, self._writer = extender, extender.cluster, writer
         self._follows_resizes, self._tell = follows_resizes, tell
         self._not_before: dict[str, float] = {}
-        """When a pod is looked at again, by uid."""
+        """Time of the next look at a pod, by uid."""
         self.results: collections.Counter[str] = collections.Counter()
         """written, refused (the node has no room for it), resized, cannot_grow, failed (the API server refused)."""
         self._cannot_grow: dict[str, float] = {}
-        """When such a pod is looked at again, by uid."""
+        """Time of the next look at a pod that cannot grow, by uid."""
         self._last_failure = ""
 
     @property

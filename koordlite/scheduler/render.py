@@ -44,7 +44,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def url(self) -> str:
-        """Where the extender is."""
+        """URL of the extender."""
         return self.url_prefix or LOOPBACK
 
 
@@ -122,7 +122,7 @@ _WHERE = {
     "--client-cert-file": "/etc/kubernetes/koordlite/tls.crt",
     "--client-key-file": "/etc/kubernetes/koordlite/tls.key",
 }
-"""Where the documentation has them."""
+"""Paths of the documentation."""
 
 
 def _wrong(option: str, value: str, why: str, do: str) -> Problem:

@@ -58,7 +58,7 @@ class Retries:
         self._judged: dict[PodShape, int] = {}
         """Up to which change pods of this shape were judged in it."""
         self._due: dict[str, str] = {}
-        """What has changed for a pod that has not been woken for it yet, by uid."""
+        """Change for a pod that has not been woken for it yet, by uid."""
         self._wakes: dict[str, _Wakes] = {}
         self.results: collections.Counter[str] = collections.Counter()
         """woken, failed (the API server refused)."""
@@ -95,7 +95,7 @@ class Retries:
             return dict(refused)
 
     def _changes(self, pods: Mapping[str, RefusedPod], now: float) -> dict[str, str]:
-        """What has changed since the last look, by uid of the pods of which something has."""
+        """Changes since the last look, by uid of the pods that have one."""
         cluster, loads = self._extender.cluster, self._extender.loads
         # Up to where each pod has been looked at: the last look, or its own attempt where that is a later one.
         since = {uid: self._version if self._pods.get(uid) is each else each.version for uid, each in pods.items()}

@@ -32,7 +32,7 @@ class Trial(msgspec.Struct, frozen=True):
     extender: Extender
     pod: objects.PodObject
     bound: tuple[objects.PodObject, ...]
-    """In the order in which kubelet met them."""
+    """Bound pods in the order in which kubelet met them."""
 
     @property
     def feasible(self) -> list[Row]:

@@ -80,7 +80,8 @@ class Watches:
         switched = Policies(cluster)
         source = config_map(NAMESPACE, NAME)
         self._beside = watcher.fed(api, source, switched.put, switched.remove, monotonic=monotonic)
-        """Without its ConfigMap, or without permission for it, everything else is answered all the same."""
+        """Watch of the ConfigMap of switches. Without it, or without permission for it, everything else is answered all
+        the same."""
         self._synced = threading.Event()
 
     def start(self) -> None:

@@ -58,9 +58,9 @@ class Api:
     def __init__(self, client: Transport, *, answer_bytes: int = ANSWER_BYTES) -> None:
         self._client, self._answer_bytes = client, answer_bytes
         self._streams = True
-        """Whether the server may stream lists: until it refuses to."""
+        """True until the server refuses to stream lists."""
         self.outage = Outage()
-        """What the watches of this server share while it cannot be reached."""
+        """State that the watches of this server share while it cannot be reached."""
 
     @property
     def url(self) -> str:

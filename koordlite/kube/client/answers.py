@@ -16,7 +16,7 @@ from koordlite.model.status import RequestHistogram, RequestKind
 
 T = TypeVar("T")
 NO_ANSWER = "none"
-"""In place of a status code."""
+"""Stand-in for a status code."""
 
 
 class RequestTimes:

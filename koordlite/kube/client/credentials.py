@@ -226,7 +226,7 @@ _READER = "kubernetes.config.kube_config"
 
 
 def prepare() -> None:
-    """Before the first import of the client; does nothing where it was imported already."""
+    """Prepare the first import of the client; do nothing where it was imported already."""
     for name in PACKAGES:
         if name not in sys.modules:
             _enter(name)

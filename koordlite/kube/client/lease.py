@@ -55,7 +55,7 @@ class LeaseState(msgspec.Struct, frozen=True):
     """Identity of whoever has it; empty when nobody has, or it was not read yet."""
     transitions: int = 0
     error: str = ""
-    """Why the last attempt failed; empty when it did not."""
+    """Reason why the last attempt failed; empty when it did not."""
 
 
 class Candidate:

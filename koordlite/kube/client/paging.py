@@ -21,7 +21,7 @@ EMPTY_PARTS = 20
 TOKEN_CHARACTERS = 16_384
 """The longest continue token; one holds a key and a version."""
 RESTARTS = 3
-"""After so many restarts the list is asked for in one part: it is changing faster than it can be read."""
+"""Number of restarts after which the list is requested in one part: it is changing faster than it can be read."""
 
 
 class Page(NamedTuple):

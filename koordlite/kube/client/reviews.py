@@ -64,7 +64,7 @@ class Reviewer:
         self._good: collections.OrderedDict[bytes, None] = collections.OrderedDict()
         """Tokens that were allowed something, by their digest."""
         self._strangers: collections.OrderedDict[str, tuple[float, int]] = collections.OrderedDict()
-        """By address, from when on another token is asked about, and how many in a row nobody knew."""
+        """Time from which on another token is reviewed, and number of unknown ones in a row, by address."""
         self._lock = threading.Lock()
 
     def verdict(self, token: str, verb: str, path: str, address: str = "") -> Verdict:

@@ -39,7 +39,7 @@ class Published:
         self.resources: dict[str, int | None] = {}
         self.annotations: dict[str, str | None] = {}
         self.conditions: dict[str, Mapping[str, str]] = {}
-        """By type, as the changes have them."""
+        """Conditions by type, as the changes have them."""
         self.topology: objects.NRTObject | None = None
         if folder is not None:
             ours = _read(folder / self._node, _ours, _UNPUBLISHED) or ({}, {}, {})

@@ -23,7 +23,7 @@ from koordlite.model.picture.kubelet import Devices, MemoryBlock
 
 T = TypeVar("T")
 ByContainer = Mapping[tuple[str, str], tuple[T, ...]]
-"""By pod uid and container name."""
+"""Values by pod uid and container name."""
 
 
 class MemoryManagerState(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class MemoryManagerState(msgspec.Struct, frozen=True):
     policy: str = ""
     blocks: ByContainer[MemoryBlock] = msgspec.field(default_factory=dict)
     allocatable: tuple[MemoryBlock, ...] = ()
-    """What it may promise: one block for each kind of memory and NUMA node that has it."""
+    """Memory that it may promise: one block for each kind of memory and NUMA node that has it."""
 
 
 class _Block(msgspec.Struct, rename="camel"):

@@ -56,7 +56,7 @@ class Call:
         self._headers: dict[bytes, bytes] = {}
         self._body = bytearray()
         self.ended = False
-        """Tells whether the answer is whole."""
+        """True once the answer is whole."""
         self._http = H2Connection(H2Configuration(client_side=True, header_encoding=None))
         self._http.local_settings = Settings(client=True, initial_values={SettingCodes.ENABLE_PUSH: 0})
         self._http.initiate_connection()

@@ -22,7 +22,7 @@ from koordlite.model.picture.kubelet import Devices, Kubelet, KubeletResources, 
 from koordlite.model.topology import Topology
 
 PERIOD_SECONDS = 60.0
-"""What changes without a trace in a checkpoint is seen then, as by other reporters."""
+"""Time after which changes without a trace in a checkpoint are seen, as by other reporters."""
 AT_MOST_EVERY_SECONDS = 1.0
 """Kubelet writes one checkpoint after the other while it admits a pod: after a change it is asked twice, so long apart,
 and never more often."""
@@ -40,7 +40,7 @@ class PodResourcesPoller:
         monotonic: Callable[[], float],
         cdi_folder: str = pod_resources.CDI_FOLDER,
     ) -> None:
-        """Without a `source` nothing is ever asked."""
+        """Remember the source; without one nothing is ever requested."""
         self._cdi_folder = cdi_folder
         self._source, self._socket, self._monotonic = source, socket, monotonic
         self._pods: tuple[PodResources, ...] | None = None
@@ -49,7 +49,7 @@ class PodResourcesPoller:
         self._failures = 0
         self._answered_at: float | None = None
         self.problems: tuple[Problem, ...] = ()
-        """Why the last request failed."""
+        """Reason why the last request failed."""
 
     def poke(self) -> None:
         """Something has changed that the answer depends on: ask in the next round, and in the one after."""

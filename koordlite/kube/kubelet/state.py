@@ -108,7 +108,7 @@ class KubeletState:
             {"kubelet pods": _Request(PODS_SECONDS)} if with_pods else {}
         )
         self._policy_changed_at = float("-inf")
-        """When the CPU checkpoint last named another policy than before."""
+        """Time at which the CPU checkpoint last named another policy than before."""
         self._problems: dict[str, tuple[Problem, ...]] = {}
         self._changed = threading.Event()
         self._lock, self._stop, self._complete = threading.Lock(), threading.Event(), threading.Event()

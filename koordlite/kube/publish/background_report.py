@@ -18,7 +18,7 @@ from koordlite.model.wire import objects
 LOG = logging.getLogger(__name__)
 AT_MOST_EVERY_SECONDS = 1.0
 CONFIRM_SECONDS = 60.0
-"""What stands is looked at again this often: another program may have written it."""
+"""Time between two looks at an unchanged report: another program may have written it."""
 
 
 class BackgroundWriter:
@@ -31,7 +31,7 @@ class BackgroundWriter:
         self._requests = BackgroundRequests(thread)
         self._count = 0
         self.error = ""
-        """Why it was not written last time; empty when it was."""
+        """Reason why it was not written the last time; empty when it was."""
 
     def stop(self) -> None:
         """Write nothing more."""
@@ -62,12 +62,12 @@ class ReportKind(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of such objects: the target of one, and how it is written."""
 
     name: str
-    """For messages."""
+    """Name for messages."""
     path: str
-    """Where the API server keeps the objects of this kind: `/apis/GROUP/VERSION/PLURAL`."""
+    """Path of the objects of this kind at the API server: `/apis/GROUP/VERSION/PLURAL`."""
     kind: str
     no_kind: str
-    """What to do when the cluster does not know the kind."""
+    """Remedy when the cluster does not know the kind."""
     type: type[Any]
     target: Callable[[Snapshot], Any]
     """The target state by a picture: of the spec, or with `patch` of the object without metadata."""

@@ -40,12 +40,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Something people should be able to read with `kubectl describe`."""
 
     regarding: ObjectReference
-    """Without a namespace it is the cluster's own; without an apiVersion, of v1."""
+    """Object that the event is about: without a namespace a cluster-scoped one, without an apiVersion one of v1."""
     reason: str
     """The CamelCase word of the decision."""
     note: str
     action: str
-    """What was done, or was to be done: `Evict`, `ReadConfiguration`."""
+    """Action that was or was to be done: `Evict`, `ReadConfiguration`."""
     type: EventType = "Normal"
 
     @property
@@ -128,14 +128,14 @@ WAITING = 256
 NOTE_CHARACTERS = 1024
 """The server refuses longer notes."""
 NAME_CHARACTERS = 230
-"""So much of a subject's name becomes part of the Event's, which may have 253."""
+"""Characters of a subject's name that become part of the Event's, which may have 253."""
 DUE_SECONDS = 10.0
 CLUSTER_NAMESPACE = "default"
-"""Where events about objects without a namespace go; the server accepts no other."""
+"""Namespace of events about objects without one; the server accepts no other."""
 
 
 class Events:
-    """Tells the cluster. `tell` returns at once; a thread does the writing from `start` to `stop`."""
+    """Writer of Events. `tell` returns at once; a thread does the writing from `start` to `stop`."""
 
     def __init__(
         self,

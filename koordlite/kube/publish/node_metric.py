@@ -133,7 +133,7 @@ def _resources(use: Use) -> dict[str, Any]:
 
 LOG = logging.getLogger(__name__)
 LEAST_SECONDS = 30.0
-"""Between two reports; source: Koordinator `minReportIntervalSeconds`."""
+"""Least time between two reports; source: Koordinator `minReportIntervalSeconds`."""
 _GONE = "Koordinator's manager makes this object; without it set publish.nodeMetric to create, or to off"
 _NO_KIND = "install the CRD nodemetrics.slo.koordinator.sh (manifests/crds/koordinator), or set publish.nodeMetric: off"
 _NO_NODE = "the Node that would own it is not known yet"

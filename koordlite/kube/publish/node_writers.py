@@ -14,7 +14,7 @@ from koordlite.model.errors import Problem
 from koordlite.model.wire import objects
 
 FIRST_SECONDS, AGAIN_SECONDS = 60.0, 600.0
-"""After the start it is looked again soon: by then our own first write stands, or was overwritten."""
+"""Times between looks, the first after the start: by then our own first write stands, or was overwritten."""
 MANAGER = "koord-manager"
 PLUGINS = {
     "kubernetes.io/batch-": "BatchResource",
@@ -22,7 +22,7 @@ PLUGINS = {
     keys.CPU_NORMALIZATION_RATIO: "CPUNormalization",
     keys.AMPLIFICATION_RATIO: "ResourceAmplification",
 }
-"""By how a field begins, the plugin of the manager that writes it; source: Koordinator noderesource controller."""
+"""Plugin of the manager that writes a field, by the field's prefix; source: Koordinator noderesource controller."""
 
 
 def conflicts(node: objects.WrittenNodeObject, mine: Iterable[str]) -> Iterator[Problem]:

@@ -64,7 +64,7 @@ def of_topology(topology: objects.NRTObject, changes: Iterable[TopologyPart]) ->
 
 
 CONFIRM_SECONDS = 60.0
-"""What stands already is written again this often at most."""
+"""Least time between two writes of an unchanged value."""
 AT_MOST_EVERY_SECONDS = 1.0
 """The NodeResourceTopology is written, since every consumer reads each version of it."""
 CONFLICTS = 3
@@ -216,7 +216,7 @@ _DO: dict[int, str] = {
     HTTPStatus.UNPROCESSABLE_ENTITY: _FIELD,
     HTTPStatus.BAD_REQUEST: _FIELD,
 }
-"""What to do about an answer of this status."""
+"""Remedies by status of the answer."""
 
 
 def _problem(name: str, which: str, error: ApiError) -> Problem:

@@ -38,7 +38,7 @@ SPACING_SECONDS = 1.0
 LIVED_SECONDS = 5.0
 """A watch that lived so long, or brought an event, worked: failures before it are forgotten."""
 FAILURES_TO_RELIST = 5
-"""After so many watches failed in a row the list is read again."""
+"""Number of failed watches in a row after which the list is read again."""
 REFUSED_SECONDS = 60.0
 """Longest pause after 401 and 403: permissions have to change first."""
 VERSION_CHARACTERS = 128
@@ -59,11 +59,11 @@ class Source(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     kind: str
     shape: type[T]
     paths: tuple[str, ...]
-    """Where it may be found, best first: versions of an API group that not every server has."""
+    """Paths, the best first: versions of an API group that not every server has."""
     query: tuple[tuple[str, str], ...] = ()
     """Selectors."""
     optional: bool = False
-    """Whether a server without this kind is in order. Of any other kind, what is held stays when it is denied."""
+    """True where a server without this kind is in order. Objects of any other kind stay when it is denied."""
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -74,22 +74,22 @@ class Ask(msgspec.Struct, frozen=True):
     path: str
     query: tuple[tuple[str, str], ...]
     paged: bool
-    """Whether to read the list in parts."""
+    """True where the list is read in parts."""
     silence_seconds: float
     """Longest time without a line."""
     streams: bool = False
-    """Whether the watch begins with the list; no line of that may take longer than `SILENCE_SECONDS`."""
+    """True where the watch begins with the list; no line of that may take longer than `SILENCE_SECONDS`."""
 
 
 class View(msgspec.Struct, Generic[T], frozen=True):
     """The objects at one moment."""
 
     objects: Mapping[str, T]
-    """By `namespace/name`, or by name."""
+    """Objects by `namespace/name`, or by name."""
     state: WatchState
     problems: tuple[Problem, ...]
     listed: bool
-    """Whether a whole list has ever been read; before that, missing says nothing."""
+    """True once a whole list has been read; before that, a missing object says nothing."""
 
 
 class Reflector(Generic[T]):
@@ -114,7 +114,7 @@ class Reflector(Generic[T]):
         self._had_event = self._bookmarked = False
         self._bookmarks, self._ever_bookmarked = True, False
         self._expired = False
-        """Whether the version was too old, and no watch has worked since."""
+        """True where the version was too old, and no watch has worked since."""
         self._denied = False
         self._last_line_at = 0.0
         self._confirmed_at: float | None = None

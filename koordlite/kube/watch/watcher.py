@@ -23,7 +23,7 @@ CONNECT_SECONDS = 3.0
 LIST_SECONDS = 600.0
 """A list of a whole cluster may take so long, page by page."""
 WORK_SECONDS = 60.0
-"""What one event leads to takes less."""
+"""Upper bound of the work after one event."""
 _JOIN_SECONDS = 5.0
 
 

@@ -86,7 +86,7 @@ class Group(msgspec.Struct, eq=False):
 
     @property
     def populated(self) -> bool:
-        """Are there threads in it or below it?"""
+        """Tell whether there are threads in it or below it."""
         return any(group.tids for group in self.walk())
 
     @property

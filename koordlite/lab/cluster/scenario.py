@@ -34,7 +34,8 @@ Count = Literal[
 problems: that have `of` in them; notPutBack: files that hold something else when the agent has stopped and put
 everything back."""
 Text = Literal["file", "cpus"]
-"""At the end of the time. file: what the file `of` holds; cpus: where the pods whose name begins with `of` may run."""
+"""Text at the end of the time. file: the content of the file `of`; cpus: CPUs of the pods whose name begins with
+`of`."""
 
 
 def seconds(text: str) -> float:
@@ -67,7 +68,7 @@ class Node:
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
     system_cpu: str = _checked(_demand)
-    """What processes outside Kubernetes want, as a demand."""
+    """Demand of processes outside Kubernetes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +139,7 @@ class Expectation:
 
     measure: Literal[Series, Count, Text]
     of: str = ""
-    """Whose: a workload NAMESPACE/POD, a reason word, part of a problem, a file."""
+    """Subject: a workload NAMESPACE/POD, a reason word, part of a problem, a file."""
     value: Literal["min", "max", "mean", "last"] = "last"
     """Value taken of a series."""
     start: str = dataclasses.field(default="0s", metadata={"name": "from", "check": seconds})
@@ -147,7 +148,7 @@ class Expectation:
     least: float | None = None
     most: float | None = None
     equals: str | None = None
-    """For texts, without the space around them."""
+    """Text without the space around it."""
 
     def __post_init__(self) -> None:
         """ValueError when nothing is expected, or it is not clear of which pod."""
@@ -175,7 +176,7 @@ class Scenario:
     step_seconds: float = bounded(0.5, ge=0.02, le=1)
     """Time that passes on the machine at once."""
     seed: int = bounded(0, ge=0)
-    """What is random follows from it."""
+    """Seed of everything random."""
     mode: Literal["enforce", "observe", "asWritten"] = "enforce"
     """enforce and observe: of every strategy that is not off, whatever the settings say; nothing real is touched."""
     manifests: str = ""

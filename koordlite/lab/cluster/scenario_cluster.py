@@ -99,7 +99,7 @@ class ScenarioCluster:
             self._view = None
 
     def evict(self, pod: EvictPod) -> None:
-        """Not called: the runner of the scenario lets the sandbox carry evictions out."""
+        """Refuse to evict, and never called: the runner of the scenario lets the sandbox carry evictions out."""
         raise EvictionRefused(f"pod/{pod.namespace}/{pod.name}", "the scenario's cluster has no Eviction API")
 
     def run(self, pods: Iterable[objects.PodObject]) -> None:

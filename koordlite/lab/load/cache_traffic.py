@@ -21,7 +21,7 @@ BYTES_PER_BUSY_US = 2_000
 LOCAL_SHARE = 0.8
 WORKING_SET_BYTES = 3 * 2**20
 KEPT_IDLE = 0.95
-"""Of the lines of an idle group, in each step in which others work at that cache."""
+"""Part of the lines of an idle group that stay in each step in which others work at that cache."""
 FULL_BYTES_PER_US = 100_000
 """Speed of a memory controller: Intel's 100 %."""
 _AMD_UNIT_BYTES_PER_US = 125
@@ -51,7 +51,7 @@ class Traffic:
         self._spots: dict[int, Spot] = {
             cpu.id: (cpu.l3, sorted(nodes[cpu.l3]).index(cpu.node)) for cpu in machine.cpus if cpu.l3 is not None
         }
-        """Where each CPU's traffic is counted."""
+        """Place where each CPU's traffic is counted."""
         self._spot_counts = functools.cache(lambda cpus: collections.Counter(filter(None, map(self._spots.get, cpus))))
 
     def step(self, step_us: int) -> None:

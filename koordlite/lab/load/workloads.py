@@ -61,7 +61,7 @@ class SharedTime(msgspec.Struct, frozen=True):
     """The outcome of one step, in the unit of the wants."""
 
     used: tuple[float, ...]
-    """By claimant."""
+    """Amounts by claimant."""
     by_cpu: Mapping[int, float]
     """Work done on each CPU that did any."""
 
@@ -123,13 +123,13 @@ class Workload(msgspec.Struct, eq=False):
     share: float = 1.0
     """Part of the pod's demand that is this container's."""
     memory: Demand = NOTHING
-    """In thousandths of a byte, as CPU is in thousandths of a CPU."""
+    """Demand in thousandths of a byte, as CPU is in thousandths of a CPU."""
     disk: Demand = NOTHING
     """Bytes a second it wants to read from the first disk, in thousandths too."""
     wanted_us: int = 0
     used_us: int = 0
     used_milli: float = 0.0
-    """In the last step."""
+    """Use in the last step."""
 
     @property
     def container(self) -> str:

@@ -37,7 +37,7 @@ class SandboxClock:
         self._now_us = 0
         self._longest_us = int(longest_step * 1e6)
         self._real_time = time.monotonic()
-        """When the last step is over at this pace."""
+        """End of the last step at this pace."""
 
     def monotonic(self) -> float:
         """Seconds since the machine booted."""

@@ -82,7 +82,7 @@ def _set_feature(features: dict[str, bool], data: bytes) -> None:
 
 MOVABLE = {"24": ("IO-APIC", "ACPI:Ged"), "30": ("PCI-MSIX-0000:00:03.0", "eth0-rx"), "31": ("PCI-MSIX", "eth0-tx")}
 MANAGED = {"40": ("PCI-MSIX-0000:00:04.0", "nvme0q1")}
-"""By number, chip and action."""
+"""Chip and action by number."""
 
 
 def plant_irqs(tree: Tree, machine: Machine) -> None:

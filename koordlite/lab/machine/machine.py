@@ -86,7 +86,7 @@ class Bandwidth(msgspec.Struct, frozen=True, kw_only=True):
     """No limit."""
     linear: bool = True
     throttle: str = "max"
-    """What two threads of a core get that want different things; empty where the file is absent."""
+    """Allocation of two threads of a core that want different things; empty where the file is absent."""
 
 
 class Monitoring(msgspec.Struct, frozen=True, kw_only=True):

@@ -50,7 +50,7 @@ class PressureFile(msgspec.Struct, eq=False):
 
     @property
     def total_us(self) -> int:
-        """For how long some have waited."""
+        """Time that some have waited."""
         return self.some.total_us
 
     def text(self) -> str:
@@ -78,4 +78,4 @@ class Waits:
 
 
 NONE = PressureFile()
-"""For resources whose contention is not modelled."""
+"""File of resources whose contention is not modelled."""

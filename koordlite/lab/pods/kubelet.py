@@ -118,9 +118,9 @@ class RunningPod(msgspec.Struct, eq=False):
     pause: Process | None = None
     problems: tuple[Problem, ...] = ()
     restarts: dict[str, int] = msgspec.field(default_factory=dict)
-    """By container name."""
+    """Restarts by container name."""
     waiting: dict[str, str] = msgspec.field(default_factory=dict)
-    """Why a container could not be started, by its name."""
+    """Reason why a container could not be started, by its name."""
 
 
 class EmulatedKubelet:
@@ -327,8 +327,8 @@ class EmulatedKubelet:
         return made
 
     def _set_pool(self) -> None:
-        """Under the static policy every other container is kept off the exclusive CPUs. What the kernel refuses stays
-        as it is: the real one logs it and tries again."""
+        """Keep every other container off the exclusive CPUs under the static policy. What the kernel refuses stays as
+        it is: the real one logs it and tries again."""
         for running in self.running.values() if self.managers.node else ():
             for workload in running.workloads:
                 group = self._cgroups.cpuset.find(workload.group)

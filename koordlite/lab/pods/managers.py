@@ -28,9 +28,9 @@ class Managers:
         self._topology = _topology(machine)
         self._configuration: StaticManagers | None = None
         self.node: KubeletNode | None = None
-        """Under the static policy."""
+        """Node of the static policy."""
         self.refused: dict[str, Admission] = {}
-        """By pod uid."""
+        """Refusals by pod uid."""
 
     @property
     def exclusive(self) -> tuple[PodCPUs, ...]:

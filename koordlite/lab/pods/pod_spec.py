@@ -27,10 +27,10 @@ CONNECTIONS = "sandbox.koordlite.io/connections"
 """`NAMESPACE/NAME: NUMBER, …`: TCP connections to other pods of the node; `elsewhere: NUMBER` leave it."""
 SYSTEM_CPU = "sandbox.koordlite.io/system-cpu"
 CPU_MANAGER_POLICY = "sandbox.koordlite.io/cpu-manager-policy"
-"""On the Node: `static` or `none`; without it `none`."""
+"""Annotation of the Node: `static` or `none`; without it `none`."""
 TOPOLOGY_MANAGER_POLICY = "sandbox.koordlite.io/topology-manager-policy"
 TOPOLOGY_MANAGER_SCOPE = "sandbox.koordlite.io/topology-manager-scope"
-"""On the Node, under the static policy: kubelet's words; without them `none` and `container`."""
+"""Annotations of the Node, under the static policy: kubelet's words; without them `none` and `container`."""
 
 SMALLEST_MEMORY = 64 * 2**20
 PAUSE_ADJ = -998
@@ -44,10 +44,10 @@ class Behaviour(msgspec.Struct, frozen=True):
 
     demand: Demand
     memory: Demand
-    """In thousandths of a byte."""
+    """Demand in thousandths of a byte."""
     disk: Demand
     connections: Mapping[str, int]
-    """By `namespace/name` of the other pod."""
+    """Number of connections by `namespace/name` of the other pod."""
 
 
 class StaticManagers(msgspec.Struct, frozen=True):

@@ -36,7 +36,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     time: float
     """Simulated seconds since the start."""
     pods: Mapping[str, Amount]
-    """By NAMESPACE/NAME."""
+    """Amounts by NAMESPACE/NAME."""
     restarts: int
     """Restarts of all pods so far."""
     row: node_figures.Figures | None = None

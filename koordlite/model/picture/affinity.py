@@ -21,7 +21,7 @@ class Connections(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     """Number of counts in this run, this one included."""
     totals: Mapping[str, int]
-    """By pod uid: its connections that leave the pod."""
+    """Number of connections that leave the pod, by uid."""
     talks: tuple[Talk, ...] = ()
     """Pairs of pods of this node, those with most connections first."""
     uncounted: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -38,6 +38,6 @@ class AffinityState(msgspec.Struct, frozen=True, kw_only=True):
     connections: Connections | None = None
     """The last count; None before the first one has ended."""
     numa_nodes: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """By `namespace/name`: the NUMA node that the resource Oenuma names for a pod on this node."""
+    """NUMA node that the resource Oenuma names for a pod on this node, by `namespace/name`."""
     whitelist: frozenset[str] | None = None
     """`namespace/name` of the only pods that may be moved, by the resource Whitelist; None where none is in effect."""

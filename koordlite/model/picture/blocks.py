@@ -19,7 +19,7 @@ ROOT = ""
 BlockField = Literal[
     "io.read_bps", "io.write_bps", "io.read_iops", "io.write_iops", "io.weight", "io.cost.model", "io.cost.qos"
 ]
-"""What a group has of one disk, the same for v1 and v2: bytes or operations a second, or `max`; a weight, or
+"""Setting of a group for one disk, the same for v1 and v2: bytes or operations a second, or `max`; a weight, or
 `default`; for the root group the cost model and the latency targets, as the kernel writes them."""
 
 
@@ -29,7 +29,8 @@ class Blocks(msgspec.Struct, frozen=True):
     devices: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """Numbers of disks by name (`Asker.disk`); empty when there is no such disk."""
     values: Mapping[str, Mapping[BlockField, Mapping[str, str]]] = msgspec.field(default_factory=dict)
-    """By group, field and disk; a field this kernel has no file for is missing, and so is a disk without a value."""
+    """Values by group, field and disk; a field this kernel has no file for is missing, and so is a disk without a
+    value."""
 
 
 class Asker(msgspec.Struct, frozen=True):

@@ -17,7 +17,8 @@ class CranePromise(msgspec.Struct, frozen=True):
     nodes: tuple[int, ...]
     """NUMA nodes of its topology result."""
     containers: Mapping[str, CPUSet]
-    """By container name; under numa what is shared on the NUMA nodes at present, or elsewhere when that is nothing."""
+    """CPUs by container name; under numa the shared ones of the NUMA nodes at present, or of others when there are
+    none."""
 
     @property
     def cpus(self) -> CPUSet:
@@ -31,11 +32,11 @@ class CraneState(msgspec.Struct, frozen=True, kw_only=True):
     enforced: bool = False
     """The promises hold: other strategies keep their pods off exclusive CPUs."""
     why_not: str = ""
-    """Why no CPU is promised on this node: `static` or `unknown`, kubelet's CPU manager policy."""
+    """Reason why no CPU is promised on this node: `static` or `unknown`, kubelet's CPU manager policy."""
     promises: Mapping[str, CranePromise] = msgspec.field(default_factory=dict)
-    """By pod uid."""
+    """Promises by pod uid."""
     refused: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Why a pod with a topology result gets no CPUs by it, by uid."""
+    """Reason why a pod with a topology result gets no CPUs by it, by uid."""
     excluding: frozenset[str] = frozenset()
     """Uids of pods that are to be kept off reserved CPUs."""
     exclusive: CPUSet = EMPTY

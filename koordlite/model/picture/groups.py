@@ -71,7 +71,7 @@ class MemoryCharge(msgspec.Struct, frozen=True):
 
     total: int
     file_cache: int
-    """Of `total`: what the kernel gives up first when a limit asks for it."""
+    """Part of `total` that the kernel gives up first when a limit asks for it."""
 
     @property
     def fixed(self) -> int:
@@ -124,6 +124,6 @@ class CoreSched(msgspec.Struct, frozen=True):
     """The cookies of processes in containers."""
 
     missing: str = NOT_READ
-    """Why there are none to be seen; empty while there are."""
+    """Reason why there are none; empty while there are."""
     tasks: Mapping[str, tuple[TaskCookie, ...]] = msgspec.field(default_factory=dict)
-    """By group of a container, each at most `observe.system.COOKIE_SECONDS` old."""
+    """Tasks by group of a container, each at most `observe.system.COOKIE_SECONDS` old."""

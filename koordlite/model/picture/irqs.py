@@ -9,16 +9,16 @@ import msgspec
 from koordlite.model.cpuset import EMPTY, CPUSet
 
 DEFAULT = "default"
-"""In place of a number: the CPUs of interrupts that will be set up later."""
+"""Stand-in for a number: the CPUs of interrupts that will be set up later."""
 
 
 class IRQ(msgspec.Struct, frozen=True):
     """One interrupt by its number, or the default of new ones."""
 
     cpus: CPUSet
-    """Those that may take it (`smp_affinity_list`)."""
+    """CPUs that may take it (`smp_affinity_list`)."""
     effective: CPUSet
-    """Those that the kernel has chosen among them."""
+    """CPUs that the kernel has chosen among them."""
     device: str
     """Chip and actions: what tells it from a later interrupt with the same number."""
     rates: Mapping[int, float] = msgspec.field(default_factory=dict)

@@ -20,7 +20,8 @@ class PodCPUs(msgspec.Struct, frozen=True):
     cpus: CPUSet
     containers: Mapping[str, CPUSet] = msgspec.field(default_factory=dict)
     claimed: bool = False
-    """By ResourceClaims. The driver writes the sets of these containers; an empty set is one that is not known."""
+    """True where ResourceClaims give the CPUs. The driver writes the sets of these containers; an empty set is one that
+    is not known."""
 
 
 class Kubelet(msgspec.Struct, frozen=True):
@@ -40,13 +41,13 @@ class Kubelet(msgspec.Struct, frozen=True):
     """NUMA nodes of which kubelet's static memory manager promised memory, by pod uid and container name."""
     topology_manager_options: Mapping[str, str] = msgspec.field(default_factory=dict)
     resources: KubeletResources | None = None
-    """What it may give out and has given; None where only its policies are known."""
+    """Resources that it may give out and has given out; None where only its policies are known."""
     listed_reserved_cpus: CPUSet = EMPTY
     """`reservedSystemCPUs`, whatever the policy."""
     reserved: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     """`systemReserved` + `kubeReserved` by resource."""
     cpu_cfs_quota: bool | None = None
-    """Whether it writes the quotas of CPU limits (`cpuCFSQuota`); None when unknown."""
+    """True where it writes the quotas of CPU limits (`cpuCFSQuota`); None when unknown."""
 
     swap_behavior: str = ""
     """NoSwap | LimitedSwap, which writes `memory.swap.max` of every container; empty when unknown or not set."""

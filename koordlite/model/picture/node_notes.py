@@ -32,11 +32,11 @@ class NodeNotes(msgspec.Struct, frozen=True):
     """The annotations as values; without an annotation its value is empty or None."""
 
     third_party: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
-    """What another scheduler (YARN) has handed out of the batch resources, by resource."""
+    """Batch resources that another scheduler (YARN) has handed out, by resource."""
     raw_allocatable: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     """cpu and memory of status.allocatable before they were multiplied."""
     cpu_normalization: float | None = None
-    """What a CPU of this node is worth, as the Node publishes it for schedulers."""
+    """Ratio of a CPU of this node, as the Node publishes it for schedulers."""
 
     def kubelet_allocatable(self, node: Node) -> Mapping[str, Quantity]:
         """status.allocatable as kubelet wrote it: capacity minus this is what kubelet keeps back."""

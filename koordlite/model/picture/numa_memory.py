@@ -34,7 +34,7 @@ class ContainerMemory(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     """NUMA nodes that it may take memory from; empty: the kernel does not say."""
     pages: Mapping[PageKind, Mapping[int, int]]
     mapped_by_others: Mapping[int, int]
-    """Those of them that several processes map: migrate_pages(2) leaves them unless it may move all (CAP_SYS_NICE)."""
+    """Pages of these that several processes map: migrate_pages(2) leaves them unless it may move all (CAP_SYS_NICE)."""
     locked: int = 0
     """Bytes that mlock(2) holds in memory; they are moved like others."""
     counted: Mapping[int, int] = msgspec.field(default_factory=dict)
@@ -42,7 +42,7 @@ class ContainerMemory(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     ran: Mapping[int, float] = msgspec.field(default_factory=dict)
     """Part of the CPU time of the sample that its threads used on each NUMA node; empty where they used none."""
     unread: str = ""
-    """Why not all of it was read."""
+    """Reason why not all of it was read."""
 
 
 class PodMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class PodMemory(msgspec.Struct, frozen=True, kw_only=True):
 
     pod: str
     seconds: float
-    """For how long threads were watched."""
+    """Time for which threads were watched."""
     containers: tuple[ContainerMemory, ...]
     available: Mapping[int, int]
     """Bytes by NUMA node that are not in use, page cache counted as available."""

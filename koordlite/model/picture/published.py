@@ -16,7 +16,7 @@ class OtherWriter(msgspec.Struct, frozen=True):
     manager: str
     """Name at the API server: `koordlet`, `nfd-topology-updater`, `resource-topology-exporter`."""
     time: str
-    """When it last did, RFC 3339; empty where nobody knows."""
+    """Time of its last write, RFC 3339; empty where it is not known."""
     annotations: frozenset[str] = frozenset()
     """Keys of annotations that it wrote as well."""
 
@@ -37,7 +37,7 @@ class Published(msgspec.Struct, frozen=True):
     """apiVersion under which the NodeResourceTopology is read; v1alpha1 has no attributes."""
     other_writer: OtherWriter | None = None
     last_sync: Mapping[Place, float] = msgspec.field(default_factory=dict)
-    """When we last wrote amounts of the node and its zones in this run, by `Change.place`."""
+    """Time of our last write of amounts of the node and its zones in this run, by `Change.place`."""
 
     def zone_resource(self, zone: str, resource: str) -> ZoneResource | None:
         """Capacity and allocatable of a resource in a zone; None without either."""

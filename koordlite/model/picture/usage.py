@@ -17,7 +17,7 @@ class Use(msgspec.Struct, frozen=True):
         return Use(self.cpu + other.cpu, self.memory + other.memory)
 
     def less(self, other: Use) -> Use:
-        """What is left of it beside `other`, never below 0."""
+        """Rest of it beside `other`, never below 0."""
         return Use(max(self.cpu - other.cpu, 0), max(self.memory - other.memory, 0))
 
 
@@ -29,9 +29,9 @@ class Usage(msgspec.Struct, frozen=True):
 
     node: Use | None
     pods: Mapping[str, Use]
-    """By pod uid; a pod's first sample gives no usage, so a missing uid is normal."""
+    """Use by pod uid; a pod's first sample gives no usage, so a missing uid is normal."""
     host_apps: Mapping[str, Use]
-    """By application name."""
+    """Use by application name."""
     best_effort_cpu: int | None = None
     """CPU of the whole besteffort group."""
     best_effort_request: int | None = None
@@ -84,15 +84,15 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """Peaks: the 95th percentile of CPU and the 98th of memory, without a margin."""
 
     pods: Mapping[str, Use]
-    """By pod uid, of those that are known for long enough."""
+    """Peaks by pod uid, of those that are known for long enough."""
     prod: Use | None
     """Use of all prod pods together; None until that is known for long enough."""
     system: Use | None
     """Use of everything outside pods; None as `prod`."""
     known_seconds: float
-    """For how long the node has been observed."""
+    """Time for which the node has been observed."""
     margin_percent: int
-    """What is added to a peak before it is offered."""
+    """Percent added to a peak before it is offered."""
 
 
 class Stall(msgspec.Struct, frozen=True):
@@ -166,14 +166,14 @@ class Objective(msgspec.Struct, frozen=True, kw_only=True):
     most: float
     """The objective, in the query's unit: `asked` within the operator's bounds."""
     asked: float
-    """What the service asks for; the operator's objective where it names no number."""
+    """Objective of the service; the operator's where it names no number."""
     unit: str = ""
     value: float | None = None
     """Last measurement; None without one."""
     since: float = 0.0
-    """When the time began over which it was measured."""
+    """Beginning of the time over which it was measured."""
     until: float = 0.0
-    """When it ended."""
+    """End of that time."""
     expires: float = 0.0
     """Time from which on the measurement says nothing about now."""
     why: str = ""

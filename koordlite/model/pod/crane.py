@@ -33,7 +33,7 @@ class CraneSpec(msgspec.Struct, frozen=True):
     nodes: tuple[int, ...] = ()
     """NUMA nodes that the topology result names, with or without CPUs."""
     aware: bool | None = None
-    """Whether all CPUs are to be of one NUMA node; None when the pod does not say."""
+    """True where all CPUs are to be of one NUMA node; None when the pod does not say."""
     excludes_reserved: bool = False
     containers: tuple[str, ...] = ()
     """The only containers that are to have CPUs; empty: all that request whole ones."""

@@ -17,9 +17,9 @@ from koordlite.model.pod.qos import PriorityClass
 from koordlite.model.pod.values import Pod
 
 USED = "podUsed"
-"""What is to be released is counted by what pods use."""
+"""Releases are counted by the use of pods."""
 REQUESTED = "podResourceRequest"
-"""What is to be released is counted by what pods request."""
+"""Releases are counted by the requests of pods."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
 OWN_NAMES = {

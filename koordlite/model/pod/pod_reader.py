@@ -230,7 +230,7 @@ _INSTEAD = {
         'write {"numaTopologyPolicy":"SingleNUMANode"}; the pod is treated as one without a policy'
     ),
 }
-"""What holds in place of a text that cannot be read; as in Koordinator it counts as absent."""
+"""Words for what holds in place of an unreadable text; as in Koordinator it counts as absent."""
 
 
 def amounts(

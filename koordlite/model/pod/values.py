@@ -27,7 +27,7 @@ class ResourceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Whole cores, or spread over cores; a node that cannot give it is no node for the pod."""
     preferred_cpu_bind_policy: BindPolicy = ""
     preferred_cpu_exclusive_policy: ExclusivePolicy = ""
-    """Not beside the CPUs of pods that ask for the same: on none of their cores, or none of their NUMA nodes."""
+    """Distance from the CPUs of pods that ask for the same: on none of their cores, or none of their NUMA nodes."""
 
 
 NO_PREFERENCE = ResourceSpec()
@@ -39,11 +39,11 @@ class ResourceStatus(msgspec.Struct, frozen=True):
     cpuset: CPUSet = EMPTY
     numa_nodes: tuple[int, ...] = ()
     numa_cpu: bool = True
-    """Whether any of the NUMA entries grants cpu or batch-cpu; memory alone does not tie CPUs to the nodes."""
+    """True where any of the NUMA entries grants cpu or batch-cpu; memory alone does not tie CPUs to the nodes."""
     refused: CPUSet = EMPTY
     """CPUs that the annotation names and the pod does not get (`numa.koordinator.assignments`)."""
     why: str = ""
-    """Why not."""
+    """Reason why not."""
     rivals: tuple[str, ...] = ()
     """`namespace/name` of pods that name some of these CPUs as well and do not get them."""
 
@@ -86,7 +86,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     requests: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     """Effective request by resource name, as the scheduler counts it."""
     overhead: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
-    """What the runtime itself needs for the pod (`spec.overhead`); it is part of `requests`."""
+    """Overhead of the runtime for the pod (`spec.overhead`); part of `requests`."""
     containers: tuple[ContainerInfo, ...] = ()
     extended_resources: Mapping[str, Amounts] = msgspec.field(default_factory=dict)
     """Batch resources by container name, from annotation `node.koordinator.sh/extended-resource-spec`."""
@@ -97,7 +97,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     crane: crane.CraneSpec = crane.NOTHING
     """Crane's annotations."""
     constraints: tuple[str, ...] = ()
-    """What of its spec narrows the choice of nodes, by the field's name: `podAntiAffinity`, `nodeSelector`."""
+    """Fields of its spec that narrow the choice of nodes: `podAntiAffinity`, `nodeSelector`."""
     deleting: bool = False
     problems: tuple[Problem, ...] = ()
 

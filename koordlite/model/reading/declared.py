@@ -35,12 +35,12 @@ T = TypeVar("T")
 Path = tuple[str, ...]
 """Names from the outside to the inside: `("beClass", "resctrlQOS", "mbaPercent")`."""
 Values = dict[Path, Any]
-"""What was given, by path."""
+"""Values by path."""
 
 MOST_PROBLEMS = 50
 """More mistakes of one document are not listed: a list that long is not read, and a bad file must not cost minutes."""
 UNKNOWN = "unknown key"
-"""What is wrong with a name that is not known; the document stays usable."""
+"""Mistake of an unknown name; the document stays usable."""
 _MOST_GUESSES = 10
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -203,7 +203,7 @@ class OneOf(msgspec.Struct, frozen=True):
 
     words: tuple[str, ...]
     other: str = ""
-    """What any other word means; empty for: the first one."""
+    """Word that any other one means; empty for the first one."""
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -211,7 +211,7 @@ class Kind(msgspec.Struct, frozen=True):
 
     needed: str
     types: tuple[type, ...] = ()
-    """Those of JSON values that may be given; empty: any."""
+    """Types of JSON values that are allowed; empty: any."""
     parse: Callable[[Any], Any] = lambda value: value
     """TypeError for a number that is none of this kind, ValueError for text that does not parse."""
     show: Callable[[Any], Any] = lambda value: value

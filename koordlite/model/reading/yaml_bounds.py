@@ -20,8 +20,8 @@ UNREADABLE = (
     *(yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
     RecursionError,
 )
-"""What reading YAML can end in. PyYAML's constructors answer a tag that does not fit, such as `!!bool x`, with whatever
-error comes up."""
+"""Errors of reading YAML. PyYAML's constructors answer a tag that does not fit, such as `!!bool x`, with whatever error
+comes up."""
 LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """YAML's own types, by libyaml where it is there."""
 

@@ -1,4 +1,4 @@
-"""From ConfigMap `slo-controller-config` and a node's own metadata to what holds on that node.
+"""The settings of a node from ConfigMap `slo-controller-config` and the node's own metadata. Each key
 
 Each key is one JSON document: a strategy for the cluster, and strategies for groups of nodes, of which the first that
 matches counts. A document that cannot be used leaves the last good one of its key in force; every mistake is reported.
@@ -75,9 +75,9 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     attribute: str
-    """Of `SLO`."""
+    """Field of `SLO`."""
     base: Any
-    """What the given settings are laid over."""
+    """Base that the settings are laid over."""
     cluster: str = ""
     """Member that holds the cluster's strategy; empty when it is the document itself."""
     entries: str = "nodeConfigs"
@@ -87,7 +87,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     settle: Callable[[Any], tuple[Any, tuple[Path, ...]]] = lambda value: (value, ())
     """The value as it takes effect, and the paths of settings that do not count."""
     read: Read | None = None
-    """In place of the declared settings of `base`."""
+    """Reader in place of the declared settings of `base`."""
 
     @property
     def name(self) -> str:

@@ -145,7 +145,7 @@ _BEST_EFFORT = ClassQOS(
     resctrl_qos=ResctrlQOS(cat_range_end_percent=30),
 )
 DEFAULTS = ResourceQOS(lsr_class=_LATENCY_SENSITIVE, ls_class=_LATENCY_SENSITIVE, be_class=_BEST_EFFORT)
-"""What the given settings are laid over; `settled` then resets the parts that are off."""
+"""Base that the settings are laid over; `settled` then resets the parts that are off."""
 
 _PARTS = {"cpuQOS": "cpu_qos", "memoryQOS": "memory_qos", "resctrlQOS": "resctrl_qos"}
 

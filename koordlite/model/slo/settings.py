@@ -25,7 +25,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class MetricAggregatePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Over which spans node usage is reported besides the mean."""
+    """Spans over which node usage is reported besides the mean."""
 
     durations: tuple[Nanoseconds, ...] = (300 * duration.SECOND, 600 * duration.SECOND, 1800 * duration.SECOND)
 
@@ -146,9 +146,9 @@ class CPUNormalization(msgspec.Struct, frozen=True, kw_only=True):
 
     enable: bool = False
     default_ratio: float | None = None
-    """For models that are not listed."""
+    """Ratio of models that are not listed."""
     ratio_model: Mapping[str, RatioModel] = msgspec.field(default_factory=dict)
-    """By the model's name in /proc/cpuinfo."""
+    """Ratios by the model's name in /proc/cpuinfo."""
 
 
 class ResourceAmplification(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,7 +156,7 @@ class ResourceAmplification(msgspec.Struct, frozen=True, kw_only=True):
 
     enable: bool = False
     resource_amplification_ratio: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """By resource name."""
+    """Ratios by resource name."""
 
 
 class NUMAPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,14 +217,14 @@ class SLO(msgspec.Struct, frozen=True, kw_only=True):
     resource_amplification: ResourceAmplification = ResourceAmplification()
     numa_policy: NUMAPolicy = NUMAPolicy()
     origins: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Where a value that is not the default came from: `threshold.cpuSuppressThresholdPercent` →
-    `cluster`, `node strategy NAME`, `annotation …` or `label …`."""
+    """Sources of values that are not the default: `threshold.cpuSuppressThresholdPercent` → `cluster`, `node strategy
+    NAME`, `annotation …` or `label …`."""
     good: Mapping[str, GoodDocument] = msgspec.field(default_factory=dict)
-    """By key, the newest document that could be used."""
+    """Newest usable document by key."""
     kept: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Keys whose document cannot be used → what holds instead."""
     problems: tuple[Problem, ...] = ()
-    """What was refused on the way, with what holds instead."""
+    """Refused values, with what holds instead."""
 
     @property
     def resctrl(self) -> Mapping[QoSClass, ResctrlQOS]:

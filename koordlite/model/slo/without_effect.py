@@ -31,7 +31,7 @@ class _Rule(msgspec.Struct, frozen=True):
     why: str
     do: str = _REMOVE
     cores: bool = False
-    """Whether core scheduling acts on it, where that is on."""
+    """True where core scheduling acts on it, if that is on."""
 
 
 _QOS, _OFF = "resource-qos-config", (False, None)

@@ -8,7 +8,7 @@ GROUP = "resource.sop.huawei.com"
 OENUMA, WHITELIST = "podafi", "whitelist"
 """The names of the only two objects that count."""
 NAMESPACE = "tcs"
-"""Where they are unless the configuration says otherwise."""
+"""Namespace of the objects unless the configuration says otherwise."""
 
 
 class PodOnNUMANode(WireObject, frozen=True):

@@ -79,7 +79,7 @@ class ContainerStatus(WireObject, frozen=True):
     state: dict[str, Any] | None = None
     restart_count: int = 0
     resources: Resources | None = None
-    """What the container runs with; less or more than its spec while it is resized in place."""
+    """Actual resources of the container; less or more than its spec while it is resized in place."""
     allocated_resources: dict[str, str | int | float] | None = None
     """Requests that the node has granted."""
 
@@ -234,9 +234,9 @@ class PodStatus(WireObject, frozen=True):
     ephemeral_container_statuses: tuple[ContainerStatus, ...] | None = None
     conditions: tuple[PodCondition, ...] | None = None
     nominated_node_name: str | None = None
-    """Where room is kept for it, while it is not bound."""
+    """Node that keeps room for it, while it is not bound."""
     resources: Resources | None = None
-    """What the pod as a whole runs with, where its spec gives resources for the whole."""
+    """Actual resources of the pod as a whole, where its spec gives resources for the whole."""
     allocated_resources: dict[str, str | int | float] | None = None
 
 

@@ -48,9 +48,9 @@ class PodAffinitySpec(WireObject, frozen=True):
     connections: int = 0
     """Connections between pods of this node."""
     apart: int = 0
-    """Of these, connections of pods that do not share a NUMA node."""
+    """Number of these between pods that do not share a NUMA node."""
     pairs: tuple[Pair, ...] | None = None
-    """Those with most connections first."""
+    """Pairs, those with most connections first."""
     pod_affinity: tuple[PodRow, ...] | None = None
 
 

@@ -121,7 +121,7 @@ class HandOverText(WireObject, frozen=True):
     uid: str = ""
     since: str | None = None
     ended: str | None = None
-    """When it was given up; the next attempt with this pod waits."""
+    """Time at which it was given up; the next attempt with this pod waits."""
     tries: int = 0
     """Number of those that were given up one after the other."""
     rest: str = ""

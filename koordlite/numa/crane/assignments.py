@@ -44,7 +44,7 @@ class Assignments(msgspec.Struct, frozen=True, kw_only=True):
     taken: CPUSet = EMPTY
     """CPUs that other protocols gave to pods alone."""
     entries: Mapping[str, Mapping[str, Entry]] = msgspec.field(default_factory=dict)
-    """By pod uid and container name."""
+    """Entries by pod uid and container name."""
 
     @property
     def exclusive(self) -> CPUSet:
@@ -85,7 +85,7 @@ class Assignments(msgspec.Struct, frozen=True, kw_only=True):
         return union(take_packed(self.machine, self.free(node), count) for node, count in sorted(zones.items()))
 
     def with_entry(self, pod: str, container: str, entry: Entry) -> Assignments:
-        """With this assignment."""
+        """The assignments with this one."""
         theirs = {**self.entries.get(pod, {}), container: entry}
         return msgspec.structs.replace(self, entries={**self.entries, pod: theirs})
 
@@ -130,7 +130,7 @@ def targets(policy: str, containers: Sequence[Container], only: Sequence[str] = 
 
 
 Entries = Mapping[str, Mapping[str, Entry]]
-"""By pod uid and container name."""
+"""Entries by pod uid and container name."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):

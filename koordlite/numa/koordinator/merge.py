@@ -194,7 +194,7 @@ def _combined(combination: Sequence[Hint], everywhere: int, allowed: Callable[[i
 
 
 Fits = Callable[[int], bool]
-"""Tells whether the pod can be allocated inside the NUMA nodes of a mask."""
+"""Test whether the pod can be allocated inside the NUMA nodes of a mask."""
 
 
 def hints(

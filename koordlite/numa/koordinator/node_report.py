@@ -39,7 +39,7 @@ from koordlite.numa.nrt.reader import Reader
 from koordlite.numa.nrt.score import Costs
 
 _BIND_POLICIES = {"FullPCPUsOnly": FULL_PCPUS, "SpreadByPCPUs": SPREAD_BY_PCPUS}
-"""By the word of the node's label."""
+"""Bind policies by the word of the node's label."""
 _POLICIES = {"BestEffort": BEST_EFFORT, "Restricted": RESTRICTED, "SingleNUMANodePodLevel": SINGLE_NUMA_NODE}
 _NO_CPU_MANAGER = CPUManagerPolicy()
 
@@ -99,7 +99,7 @@ class KoordinatorNode(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True
         )
 
     def with_pod(self, allocation: Allocation) -> KoordinatorNode:
-        """After one more pod was allocated."""
+        """The report after one more pod was allocated."""
         pods = (*self.allocated.pods.values(), allocation)
         return msgspec.structs.replace(self, allocated=NodeAllocation.of(self.topology.machine, pods))
 

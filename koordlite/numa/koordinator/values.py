@@ -140,7 +140,7 @@ class NodeAllocation(msgspec.Struct, frozen=True):
     """The allocations of all pods on one node, added up. A value: `of` makes another one for other pods."""
 
     pods: Mapping[str, Allocation] = msgspec.field(default_factory=dict)
-    """By uid."""
+    """Allocations by uid."""
     cpus: Mapping[int, AllocatedCPU] = msgspec.field(default_factory=dict)
     zones: Zones = msgspec.field(default_factory=dict)
     states: Mapping[int, str] = msgspec.field(default_factory=dict)

@@ -70,7 +70,7 @@ class Change(msgspec.Struct, frozen=True):
     """The change as a whole."""
 
     effects: tuple[Effect, ...]
-    """In the order in which kubelet admits the pods."""
+    """Effects in the order in which kubelet admits the pods."""
     obstacle: str
     """Kubelet's words when it finds the checkpoint; empty where it takes it over."""
     reserved: CPUSet

@@ -113,7 +113,8 @@ class StaticPolicy(msgspec.Struct, frozen=True):
     reserved: CPUSet = EMPTY
     options: CPUOptions = DEFAULT
     counts_free_cores: bool = True
-    """With full-pcpus-only a request must fit into the cores without reserved CPUs; kubelet 1.23 did not ask that."""
+    """True where under full-pcpus-only a request must fit into the cores without reserved CPUs; kubelet 1.23 did not
+    ask that."""
 
     @classmethod
     def reserving(cls, machine: Machine, count: int, options: CPUOptions) -> StaticPolicy:

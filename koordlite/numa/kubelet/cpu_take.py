@@ -67,7 +67,7 @@ class Taker:
         self.machine = machine
         first = machine.numa_first if numa_first is None else numa_first
         self.levels: tuple[Level, ...] = (NODE, SOCKET, CORE) if first else (SOCKET, NODE, CORE)
-        """From the largest parts of the machine to the smallest."""
+        """Parts of the machine from the largest to the smallest."""
         self.above: dict[Level, Level] = {self.levels[1]: self.levels[0], CORE: self.levels[1], uncore: NODE}
         self.groups: dict[Level, Groups] = {
             NODE: machine.nodes,

@@ -193,7 +193,8 @@ def _fit_some(part: Part, zones: Zones, allocatable: Amounts | None) -> int | No
 
 
 def _is_of_the_machine(name: str, zones: Zones, allocatable: Amounts | None) -> bool:
-    """Not a NUMA node's: storage, and devices of the node that no zone lists."""
+    """Tell whether a resource is the machine's and no NUMA node's: storage, and devices of the node that no zone
+    lists."""
     possible = allocatable is None or name in _HOST_LEVEL or (name in allocatable and not is_native(name))
     return possible and not any(name in zone for zone in zones.values())
 

@@ -76,7 +76,7 @@ class Entry(msgspec.Struct, frozen=True):
     owner: str = ""
     """NAMESPACE/NAME of a pod; empty for the system."""
     containers: tuple[str, ...] = ()
-    """Those that have them, where not the whole pod has."""
+    """Containers that have them, where not the whole pod has."""
 
     def __str__(self) -> str:
         containers = f" ({', '.join(self.containers)})" if self.containers else ""

@@ -19,7 +19,7 @@ _OF_ONE: Mapping[str, Explanation] = {
     "file ": ("koordlite-file", file.answer),
     "numa ": ("koordlite-numa", numa.answer),
 }
-"""By how the question begins."""
+"""Explanations by the beginning of the question."""
 _WHOLE: Mapping[str, Explanation] = {
     "allocatable": ("koordlite-allocatable", allocatable.answer),
     "node": ("koordlite-node", decided.node),

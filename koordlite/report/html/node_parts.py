@@ -89,7 +89,7 @@ def cpu_map(cells: Iterable[CPUCell], *, link: str = "") -> Iterator[Markup]:
 
 
 def decision_row(event: DecisionEvent) -> tuple[Child, ...]:
-    """When, about what, what and why, for a table with `DECISION_HEADS`."""
+    """Row of a decision for a table with `DECISION_HEADS`."""
     decision = event.decision
     verdict = page.badge(decision.verdict, view.VERDICT_TONES.get(decision.verdict, ""))
     cause = el("div", event.because, class_="note") if event.because else None

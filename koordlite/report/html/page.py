@@ -168,7 +168,7 @@ def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
 
 
 def refresh_link(address: str, refresh: bool) -> Markup:
-    """To the same page with other refreshing: a page that changes is hard to read with a screen reader."""
+    """Link to the same page with other refreshing: a page that changes is hard to read with a screen reader."""
     return el("a", "stop refreshing" if refresh else "refresh by itself", href=address)
 
 
@@ -223,7 +223,7 @@ def filter_field(label: str) -> Markup:
 
 
 def filter_link(text: str, words: str, to: str) -> Markup:
-    """To the element with the id `to`; where the script works, it shows there only what has `words`."""
+    """Link to the element with the id `to`; where the script works, it shows there only what has `words`."""
     return el("a", text, href=f"#{to}", data_find=words)
 
 

@@ -230,6 +230,6 @@ class KubeletMetrics(Collector):
         self._times = times
 
     def collect(self) -> Iterator[Metric]:
-        """By verb, path and code."""
+        """Collect the requests by verb, path and code."""
         name, labels = "koordlet_kubelet_request_duration_seconds", ("verb", "path", "code")
         yield request_times(name, "How long kubelet took to answer", labels, sorted(self._times().items()))

@@ -180,7 +180,7 @@ def cache_use(rows: Sequence[OwnedUse]) -> Iterator[Metric]:
 
 
 BATCH_TERMS = ("capacity", "margin", "system", "hp", "result")
-"""As in docs/formulas.md, "BE allocatable": by use, the result is capacity − margin − system − hp."""
+"""Terms of docs/formulas.md, "BE allocatable": by use, the result is capacity − margin − system − hp."""
 _MILLI_PER_CORE = 1000
 _BATCH_SUBJECTS = {f"node/{keys.BATCH_CPU}": _MILLI_PER_CORE, f"node/{keys.BATCH_MEMORY}": 1}
 

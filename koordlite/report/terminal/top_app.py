@@ -220,7 +220,7 @@ class TopApp(App[None]):
         return f"{many}, by {column.title}, {'reversed' if self._backwards else order}"
 
     def action_sort(self, step: int) -> None:
-        """By the next column, or by the one before."""
+        """Sort by the next column, or by the one before."""
         keys = [column.key for column in pod_rows.COLUMNS]
         self._key, self._backwards = keys[(keys.index(self._key) + step) % len(keys)], False
         self._fill()

@@ -29,8 +29,8 @@ class NumaHistory:
             self._samples.append((now, wall, {each.node: each for each in counters}))
 
     def document(self, node: str) -> dict[str, Any]:
-        """For JSON: moments in seconds since the epoch; for each NUMA node the cores in use on average since the moment
-        before, and the bytes in use. null: not known."""
+        """Document for JSON: times in seconds since the epoch; for each NUMA node the cores in use on average since the
+        moment before, and the bytes in use. null: not known."""
         with self._lock:
             samples = list(self._samples)
         pairs = list(itertools.pairwise(samples))

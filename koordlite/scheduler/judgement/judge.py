@@ -51,7 +51,7 @@ class Allocator(Protocol):
 
 
 ALLOCATORS: tuple[Allocator, ...] = (koordinator, crane)
-"""In the order in which they are asked."""
+"""Allocators in the order in which they are asked."""
 
 
 def allocators(shape: PodShape, row: Row) -> list[Allocator]:
@@ -276,7 +276,7 @@ def points(shape: PodShape, row: Row, settings: JudgeSettings) -> int:
 
 
 def _points(shape: PodShape, row: Row, settings: JudgeSettings) -> int:
-    """By kubelet's NUMA nodes, 0 to 100."""
+    """Points by kubelet's NUMA nodes, 0 to 100."""
     total = _by_amounts(shape, row, settings)
     if not settings.numa_distance or not shape.guaranteed or row.report is None or row.unusable:
         return total
@@ -284,7 +284,7 @@ def _points(shape: PodShape, row: Row, settings: JudgeSettings) -> int:
 
 
 def _nearness(shape: PodShape, row: Row) -> int:
-    """By the distance between the NUMA nodes on which kubelet's managers would put the pod."""
+    """Points by the distance between the NUMA nodes on which kubelet's managers would put the pod."""
     report = row.report
     if report is None or report.policy not in (SINGLE, RESTRICTED, "best-effort"):
         return 0

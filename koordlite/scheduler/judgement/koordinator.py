@@ -31,7 +31,7 @@ from koordlite.scheduler.judgement.nodes import JudgeSettings, Promise, Row, Sco
 NAME = "koordinator"
 NAME_OF_SCORE = "NodeNUMAResource"
 CLOSEST = ask.NUMAArgs(prefer_closest=True)
-"""With the policy `numadistance`."""
+"""Arguments under the policy `numadistance`."""
 
 
 def concerns(shape: PodShape, row: Row) -> bool:

@@ -35,10 +35,10 @@ MOST = 100
 MOST_AMOUNT = 2**63 - 1
 """Kubernetes counts in int64. What a report, a Node or a pod says is more counts as this, and what is below 0 as 0."""
 Percent = Annotated[int, msgspec.Meta(ge=0, le=1000)]
-"""What annotations may say; Koordinator checks only its own arguments (0 to 100)."""
+"""Range of percentages in annotations; Koordinator checks only its own arguments (0 to 100)."""
 _SECONDS = re.compile(r"\+?[0-9]{1,9}")
 _UNASKED = {"cpu": 250, "memory": 200 * 2**20}
-"""What a pod that asks for nothing is taken to use."""
+"""Estimated use of a pod that requests nothing."""
 _THRESHOLDS, _FACTORS = {"cpu": 65, "memory": 95}, {"cpu": 85, "memory": 70}
 
 
@@ -66,10 +66,10 @@ class LoadAwareSchedulingArgs:
     api_version: str = "kubescheduler.config.k8s.io/v1"
     kind: Literal["LoadAwareSchedulingArgs"] = "LoadAwareSchedulingArgs"
     filter_expired_node_metrics: bool = True
-    """Whether the age of a measurement counts when nodes are filtered."""
+    """Count the age of a measurement when nodes are filtered."""
     node_metric_expiration_seconds: int = bounded(180, ge=1)
     enable_schedule_when_node_metrics_expired: bool = False
-    """Whether pods may go to nodes whose measurement is too old. Nodes that have none are never refused."""
+    """Let pods go to nodes whose measurement is too old. Nodes that have none are never refused."""
     resource_weights: dict[str, int] = dataclasses.field(default_factory=dict)
     """cpu 1 and memory 1 where neither this nor `dominantResourceWeight` is given."""
     dominant_resource_weight: int = bounded(0, ge=0, le=100)
@@ -79,17 +79,17 @@ class LoadAwareSchedulingArgs:
     prod_usage_thresholds: dict[str, int] = dataclasses.field(default_factory=dict)
     """The same for pods of class koord-prod against what such pods use; without it they go by `usageThresholds`."""
     prod_usage_include_sys: bool = False
-    """Whether use outside pods counts as that of prod pods."""
+    """Count use outside pods as that of prod pods."""
     score_according_prod_usage: bool = False
-    """Whether nodes are scored for prod pods by what prod pods use."""
+    """Score nodes for prod pods by the use of prod pods."""
     estimator: Literal["defaultEstimator", ""] = ""
     estimated_scaling_factors: dict[str, int] = dataclasses.field(default_factory=dict)
-    """What part of its request a pod is estimated to use, in percent; cpu 85, memory 70 where not given."""
+    """Part of its request that a pod is estimated to use, in percent; cpu 85, memory 70 by default."""
     estimated_seconds_after_pod_scheduled: int | None = bounded(None, ge=0)
     """Time for which a measured pod still counts with its estimate if that is more."""
     estimated_seconds_after_initialized: int | None = bounded(None, ge=0)
     allow_customize_estimation: bool = False
-    """Whether pods' annotations `load-estimated-…` are read."""
+    """Read pods' annotations `load-estimated-…`."""
     aggregated: Aggregated | None = None
     supported_resources: tuple[str, ...] = ()
 
@@ -204,9 +204,9 @@ class PodLoad(msgspec.Struct, frozen=True):
     is_prod: bool
     is_daemon: bool
     at: float
-    """When it was bound."""
+    """Time of the binding."""
     estimated_until: float = 0.0
-    """Until then its estimate counts if that is more than what was measured."""
+    """Time until which its estimate counts if it is more than the measurement."""
 
 
 def node_own(obj: objects.NodeObject, args: LoadAwareSchedulingArgs, problems: list[Problem]) -> NodeOwn:
@@ -293,7 +293,7 @@ class NodeLoad:
 
         self.own, self.measured_at, self.measured = own, metric.at, metric.node is not None
         self.used = total(own.thresholds.aggregation)
-        """By `usageThresholds`, or by the percentile of `aggregated`."""
+        """Use by `usageThresholds`, or by the percentile of `aggregated`."""
         self.prod_used = {name: prod[name] + prod_delta[name] for name in names}
         score = args.aggregated
         kind = score.score_aggregation_type if score else None

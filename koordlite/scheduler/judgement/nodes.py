@@ -51,7 +51,7 @@ class Report:
         annotations, manager = obj.metadata.annotations or {}, reader.policy.over(DEFAULT)
         self.name, self.version = obj.metadata.name, obj.metadata.resource_version
         self.policy, self.scope, self.max_numa_nodes = manager.policy, manager.scope, manager.max_numa_nodes or 8
-        """Of kubelet's topology manager."""
+        """Settings of kubelet's topology manager."""
         available: dict[int, Amounts] = {}
         totals: dict[int, Amounts] = {}
         for number, zone in reader.nodes.items():
@@ -59,18 +59,18 @@ class Report:
             available[number] = {name: nano for name, nano, _ in rows}
             totals[number] = {name: total for name, _, total in rows}
         self.totals: Zones = totals
-        """What each NUMA node may hand out at most."""
+        """Upper bound of what each NUMA node may hand out."""
         self.costs = reader.distances
         self.fingerprint = fingerprint.read(attributes, annotations)
         self.only_exclusive = fingerprint.only_exclusive(attributes)
         """The fingerprint counts only pods with resources of their own."""
         self.annotations = {key: sys.intern(annotations[key]) for key in _READ if key in annotations}
         self.problems = tuple(problems)
-        """Where there are any, its zones cannot be believed."""
+        """Problems; with any, its zones cannot be believed."""
         self.koordinator = NO_REPORT
         """The same as Koordinator's scheduler reads it, where an agent reports CPUs."""
         self.available: Zones = available
-        """Without CPUs that are reserved or that pods have alone, as far as the report names CPUs."""
+        """Available amounts without CPUs that are reserved or that pods have alone, as far as the report names CPUs."""
         if keys.CPU_TOPOLOGY in annotations:
             topology = self.koordinator = node_report.read(obj, [], max_numa_nodes=defaults.MOST_NUMA_NODES)
             free = CPUSet(topology.machine.all.ids - topology.reserved.ids)
@@ -114,7 +114,7 @@ class Report:
         return nodes or self._by_annotation()
 
     def _by_annotation(self) -> dict[Container, int]:
-        """By our own annotation: the NUMA node that a container is promised, or that all its CPUs are on."""
+        """NUMA node by our own annotation: the one that a container is promised, or that all its CPUs are on."""
         placed = self.reader([]).placement
         by_container: dict[Container, int] = {}
         for each in placed.containers if placed else ():
@@ -162,14 +162,14 @@ class Row(msgspec.Struct, frozen=True, eq=False):
     """Upper bound of what pods may request of the resources that the node's reservation takes from, in nano-units."""
     report: Report | None = None
     zones: Zones = msgspec.field(default_factory=dict)
-    """What is available by NUMA node, with reservations taken off."""
+    """Available amounts by NUMA node, with reservations taken off."""
     at_most: Zones = msgspec.field(default_factory=dict)
     """The same if everything that is reserved should be taken from other NUMA nodes; one object with `zones` where
     nothing is reserved."""
     owed: Zones = msgspec.field(default_factory=dict)
-    """By how much more is reserved than is available: what pods that go give back is owed first."""
+    """Amounts reserved beyond what is available: what pods that go give back is owed first."""
     unusable: str = ""
-    """Why nothing may be concluded from its NUMA nodes: upstream's text for the pod's condition."""
+    """Reason why nothing may be concluded from its NUMA nodes: upstream's text for the pod's condition."""
     node: Node | None = None
     crane: TopologyObject | None = None
     """Crane's own topology of the node."""
@@ -180,7 +180,7 @@ class Row(msgspec.Struct, frozen=True, eq=False):
     reservations: OnNode = NO_RESERVATIONS
     """Koordinator's reservations that are on the node, as the pod meets them that is judged."""
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
-    """What allocators worked out of this very row, by their name."""
+    """Results of allocators for this row, by their name."""
 
     @property
     def without_placeholders(self) -> tuple[list[ClusterPod], list[ClusterPod]]:
@@ -207,13 +207,13 @@ class Verdict(msgspec.Struct, frozen=True):
     numa_nodes: tuple[int, ...] = ()
     """The NUMA nodes it would be on."""
     why: str = ""
-    """What is shown beside the refusal, or in favour of the node."""
+    """Text shown beside the refusal, or in favour of the node."""
     placed: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """NUMA nodes by container; `*` is the whole pod."""
 
     @property
     def passes(self) -> bool:
-        """Not refused."""
+        """Tell whether it is not refused."""
         return not self.refusal
 
 
@@ -229,7 +229,7 @@ class Promise(msgspec.Struct, frozen=True):
 
     annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     refusal: str = ""
-    """Why the pod cannot be bound there any more."""
+    """Reason why the pod cannot be bound there any more."""
     numa_nodes: tuple[int, ...] = ()
     """NUMA nodes on which the pod will be."""
 
@@ -246,9 +246,9 @@ class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     weights: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Weight by resource; 1 where none is given."""
     check_restricted: bool = True
-    """Whether nodes whose topology manager is `restricted` are judged; upstream lets every pod pass there."""
+    """Judge nodes whose topology manager is `restricted`; upstream lets every pod pass there."""
     cache: CacheMode = "overreserve"
-    """What happens between a binding and the report that counts it."""
+    """Behavior between a binding and the report that counts it."""
     foreign_pods: ForeignPods = "reserve"
     """Pods that another scheduler bound and the report has not counted: reserve them too, refuse the node until the
     report has counted them, as upstream does, or ignore them."""
@@ -275,4 +275,4 @@ class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     hold_seconds: float = 60.0
     """Time for which a pod is kept from other nodes while its reservation is made free for it."""
     check_volcano: bool = True
-    """Whether pods' `volcano.sh/numa-topology-policy` is honoured."""
+    """Honour pods' `volcano.sh/numa-topology-policy`."""

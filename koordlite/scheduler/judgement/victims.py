@@ -16,7 +16,7 @@ from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.nodes import JudgeSettings, Row
 
 Returned = Callable[[Iterable[ClusterPod]], Mapping[int, Amounts]]
-"""What pods give back when they go, by NUMA node."""
+"""Amounts that pods give back when they go, by NUMA node."""
 NOTHING_OWED: Zones = {}
 
 
@@ -55,7 +55,7 @@ def choose(
     def freeing(
         pods: Sequence[ClusterPod], others: Sequence[ClusterPod], enough: Callable[[Sequence[ClusterPod]], bool]
     ) -> Iterator[tuple[ClusterPod, ...]]:
-        """Of each NUMA node those of `pods` there, least important first, that are enough beside `others`."""
+        """Choose on each NUMA node the least important of `pods` that are enough beside `others`."""
         for zone in () if row.unusable else sorted(row.zones):
             there, more = [pod for pod in pods if zone in returned([pod])], list[ClusterPod]()
             for pod in sorted(there, key=lambda pod: (pod.priority, -sum(pod.shape.exclusive.values()), pod.key)):

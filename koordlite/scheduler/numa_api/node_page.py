@@ -215,7 +215,7 @@ def _distances(node: NodeView, policies: NUMAPolicy | None) -> Markup | None:
 
 
 def _spread(node: NodeView, used: Sequence[int]) -> list[Markup]:
-    """For a container on several NUMA nodes: how far apart they are, and how near as many could be."""
+    """Distance of the NUMA nodes of a container from each other, and the least of as many."""
     costs = {zone.id: zone.distances for zone in node.zones}
     if len(used) < 2 or len(costs) > MOST_DRAWN or not set(used) <= costs.keys() or not any(costs.values()):
         return []
@@ -230,7 +230,7 @@ def _of_size(size: int, costs: Costs) -> Sequence[int]:
 
 
 def _mean(nodes: Sequence[int], costs: Costs) -> float:
-    """Over all ordered pairs, as kubelet and the extender compare them."""
+    """Mean over all ordered pairs, as kubelet and the extender compare them."""
     return score.distance(nodes, costs) / len(nodes) ** 2
 
 

@@ -18,7 +18,7 @@ from koordlite.scheduler.numa_api.view import NodeView, Zone
 
 REFRESH_SECONDS = 30
 MOST_ROWS, MOST_CELLS = 100, 800
-"""On one page: of nodes with many NUMA nodes there are fewer rows."""
+"""Maximum numbers on one page: of nodes with many NUMA nodes there are fewer rows."""
 MOST_ZONES = 16
 _STEPS = 10
 """Shades of a cell."""
@@ -37,7 +37,7 @@ class Selection(msgspec.Struct, frozen=True):
     sort: str = "violations"
     page: int = 1
     refresh: bool = True
-    """Whether the page reloads by itself."""
+    """True where the page reloads by itself."""
 
     @classmethod
     def of(cls, query: Mapping[str, str], show: Mapping[str, str], sort: Mapping[str, str]) -> Selection:
@@ -213,7 +213,8 @@ def _shaded(part: float | None) -> Markup:
 
 
 def shade(part: float | None) -> str:
-    """In steps, so that a page of many cells has a handful of styles; never so strong that numbers are hard to read."""
+    """Shade in steps, so that a page of many cells has a handful of styles; never so strong that numbers are hard to
+    read."""
     percent = 0 if part is None else round(part * _STEPS) * 45 // 10
     return f"background:color-mix(in srgb, var(--be) {percent}%, var(--mark))"
 

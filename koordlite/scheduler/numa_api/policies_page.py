@@ -20,7 +20,7 @@ NAMES = {
         "agents bring pods that talk to each other onto one NUMA node, where their own mode is enforce",
     ),
 }
-"""Of each policy its name, and what it does where it is open."""
+"""Name of each policy, and what it does where it is open."""
 SCRIPT = "\n" + pathlib.Path(__file__).with_name("policies.js").read_text(encoding="utf-8")
 """The token stays in the field: it is neither stored nor put into an address."""
 

@@ -41,7 +41,7 @@ from koordlite.scheduler.numa_api.view import NodeView
 
 V1 = "/rest/scheduling/v1/"
 QUERY = "/rest/scheduling/api/v1/"
-"""Where openFuyao's console asks for charts; the same is at `V1`."""
+"""Prefix under which openFuyao's console asks for charts; the same is at `V1`."""
 POLICIES: Mapping[str, Policy] = {
     "numaaware": switches.NUMA_AWARE,
     "numadistance": switches.NUMA_DISTANCE,

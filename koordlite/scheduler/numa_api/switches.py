@@ -28,7 +28,7 @@ from koordlite.scheduler import watches
 LOG = logging.getLogger(__name__)
 Status = Literal["open", "close"]
 TRIES = 3
-"""When another program writes the ConfigMap between reading and writing."""
+"""Number of tries when another program writes the ConfigMap between reading and writing."""
 _TIMEOUT = (2.0, 5.0)
 
 
@@ -156,9 +156,9 @@ class Policy(msgspec.Struct, frozen=True):
     edited: Callable[[str, bool], str]
     """The text with the policy open, or closed; the same text where it is so already."""
     without: str
-    """What to do where there is no such ConfigMap."""
+    """Remedy where there is no such ConfigMap."""
     empty: str | None = None
-    """What stands for a key that is not there; None: the key has to be there."""
+    """Text for a missing key; None: the key has to be there."""
 
 
 NUMA_AWARE = Policy(

@@ -43,7 +43,7 @@ class Zone:
         self.memory_total, self.memory_left = (_scaled(each.get("memory"), 10**9) for each in amounts)
         """Bytes."""
         self.distances = report.costs.get(number, {})
-        """To other NUMA nodes and to itself, 10 within one; empty where the report has none."""
+        """Distances to other NUMA nodes and to itself, 10 within one; empty where the report has none."""
 
     @property
     def cpu_part(self) -> float | None:
@@ -80,7 +80,8 @@ class NodeView:
         self.topology, self.manager, self.placement = reader.topology, reader.cpu_manager, reader.placement
         self.containers = self.placement.containers if self.placement else ()
         self.observed = times.parse_or_none(self.placement.observed_at) if self.placement else None
-        """When the placement was read, in seconds since the epoch; None: there is none, or its time cannot be read."""
+        """Time at which the placement was read, in seconds since the epoch; None: there is none, or its time cannot be
+        read."""
         alone = [(a.cpuset, f"{a.namespace}/{a.name}") for a in reader.allocs]
         alone += [(c.promised_cpus, f"{c.namespace}/{c.pod}") for c in self.containers if c.exclusive]
         self.exclusive = {cpu: pod for cpus, pod in alone for cpu in cpus & self.topology.cpuset}
@@ -96,8 +97,8 @@ class NodeView:
         """`namespace/name` of those that are bound to the node and have not ended."""
 
     def _findings(self, rules: numa.Rules, reserved: CPUSet, pods: Sequence[ClusterPod]) -> Iterator[Finding]:
-        """By the rules of the agent and the descheduler. A pod that has ended, that is being deleted, or that the API
-        server no longer has is not judged."""
+        """Findings by the rules of the agent and the descheduler. A pod that has ended, that is being deleted, or that
+        the API server no longer has is not judged."""
         placed: dict[str, list[ContainerPlacement]] = {}
         for container in self.containers:
             placed.setdefault(container.uid, []).append(container)
