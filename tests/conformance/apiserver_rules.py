@@ -33,13 +33,6 @@ _NEWER = frozenset(
     }
 )
 """Titles of interactions to which a server of 1.36 says something else; `tests/apiserver/recorded` has its answers."""
-_INVALID = frozenset(
-    {
-        *("change immutable configmap", "labelSelector 'app>1'", "PDB invalid: both fields"),
-        "PDB status: negative disruptionsAllowed is refused",
-        "CRD in a *.k8s.io group without api-approved annotation",
-    }
-)
 
 _NOT_SERVED: dict[str, Callable[[Any], bool]] = {}
 
@@ -107,11 +100,6 @@ def _deletes_by_policy(interaction: Any) -> bool:
     asked = f"{interaction['request']['path']} {interaction['request']['body']}"
     policy = "propagationPolicy" in asked or "orphanDependents" in asked
     return interaction["request"]["method"] == "DELETE" and policy
-
-
-@_not_served("apiserver-invalid: ConfigMaps, budgets and definitions are not validated, labels not compared as numbers")
-def _is_never_sent(interaction: Any) -> bool:
-    return interaction["title"] in _INVALID
 
 
 @_not_served("apiserver-definitions: a CustomResourceDefinition is served at once, and goes at once")

@@ -7,6 +7,7 @@ import re
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_CONFIG_KEY = r"[-._a-zA-Z0-9]+"
 _LABEL_CHARACTERS = 63
 _SUBDOMAIN_CHARACTERS = 253
 _SUBDOMAIN_RULE = (
@@ -20,6 +21,10 @@ _LABEL_RULE = (
 _KEY_RULE = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
     f"character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')"
+)
+_CONFIG_KEY_RULE = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
+    f"or 'key-name', regex used for validation is '{_CONFIG_KEY}')"
 )
 _VALUE_RULE = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
@@ -56,6 +61,14 @@ def key_faults(key: str) -> list[str]:
 def value_faults(value: str) -> list[str]:
     """What is wrong with the value of a label; an empty one is a value too."""
     return _faults(value, f"({_QUALIFIED})?", _VALUE_RULE, _LABEL_CHARACTERS)
+
+
+def config_key_faults(key: str) -> list[str]:
+    """What is wrong with a key of a ConfigMap's data, which may become the name of a file."""
+    found = _faults(key, _CONFIG_KEY, _CONFIG_KEY_RULE, _SUBDOMAIN_CHARACTERS)
+    if key in (".", ".."):
+        return [*found, f"must not be '{key}'"]
+    return [*found, "must not start with '..'"] if key.startswith("..") else found
 
 
 def _empty(part: str) -> str:

@@ -15,7 +15,7 @@ Matches = Callable[[Any], bool]
 _TOKEN = re.compile(r"\s*(==|!=|=|!|\(|\)|,|<|>|[^\s=!(),<>]+)")
 _END = ""
 _SIGNS = frozenset({"=", "==", "!=", "!", "(", ")", ",", "<", ">"})
-_COMPARING = frozenset({"in", "notin", "=", "==", "!="})
+_COMPARING = frozenset({"in", "notin", "=", "==", "!=", "<", ">"})
 _OPERATORS = "in, notin, =, ==, !=, gt, lt"
 _FIELD = re.compile(r"(?P<field>[^=!]*?)(?P<sign>==|!=|=)(?P<value>.*)\Z", re.DOTALL)
 
@@ -77,7 +77,7 @@ def _requirement(tokens: _Tokens) -> Callable[[Labels], bool]:
     if sign in ("in", "notin"):
         return _among(key, _checked(key, _several(tokens)), inside=sign == "in")
     (value,) = _checked(key, [tokens.word("identifier") if tokens.peek() not in (_END, ",") else ""])
-    return _compared(key, value, equal=sign != "!=")
+    return _ordered(key, sign, value) if sign in ("<", ">") else _compared(key, value, equal=sign != "!=")
 
 
 def _checked(key: str, values: Sequence[str]) -> Sequence[str]:
@@ -112,6 +112,25 @@ def _compared(key: str, value: str, *, equal: bool) -> Callable[[Labels], bool]:
 
 def _among(key: str, values: Collection[str], *, inside: bool) -> Callable[[Labels], bool]:
     return lambda found: (key in found and found[key] in values) is inside
+
+
+def _ordered(key: str, sign: str, limit: str) -> Callable[[Labels], bool]:
+    number = _number(limit)
+    if number is None:
+        why = "for 'Gt', 'Lt' operators, the value must be an integer"
+        raise _unread(f'values[0]: Invalid value: "{limit}": {why}')
+
+    def test(found: Labels) -> bool:
+        value = _number(found.get(key, ""))
+        if value is None:
+            return False
+        return value > number if sign == ">" else value < number
+
+    return test
+
+
+def _number(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[+-]?[0-9]+", text, re.ASCII) else None
 
 
 def fields(text: str, resource: Resource) -> Matches:

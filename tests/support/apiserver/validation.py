@@ -13,9 +13,12 @@ from koordlite.model.quantity import NANO, Quantity
 
 _PATH_NAMES = frozenset({"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"})
 _LABEL_NAMES = frozenset({"Namespace", "Service"})
+_WHOLE_PERCENT = 100
+_CONFIG_BYTES = 1 << 20
 _ANNOTATION_BYTES = 256 << 10
 _NOTE_CHARACTERS = 1024
 _WORD_CHARACTERS = 128
+_SCOPES = ("Cluster", "Namespaced")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
 
@@ -81,6 +84,27 @@ def metadata_update(old: Object, new: Object) -> Iterator[Cause]:
         why = "no new finalizers can be added if the object is being deleted, found new finalizers []string{" + shown
         # The API server checks the metadata of any object, and that of the kind again: it reports this twice.
         yield from [forbidden_field("metadata.finalizers", why + "}")] * 2
+
+
+def _config_map(item: Object) -> Iterator[Cause]:
+    for field in ("data", "binaryData"):
+        for key in item.get(field) or {}:
+            yield from (wrong(f"{field}[{key}]", key, each) for each in names.config_key_faults(key))
+            if field == "data" and key in (item.get("binaryData") or {}):
+                yield wrong(f"data[{key}]", key, "duplicate of key present in binaryData")
+    sizes = [len(value.encode()) for field in ("data", "binaryData") for value in (item.get(field) or {}).values()]
+    if sum(sizes) > _CONFIG_BYTES:
+        yield too_long("[]", _CONFIG_BYTES)
+
+
+def _config_map_update(old: Object, new: Object) -> Iterator[Cause]:
+    if not old.get("immutable"):
+        return
+    if not new.get("immutable"):
+        yield forbidden_field("immutable", "field is immutable when `immutable` is set")
+    for field in ("data", "binaryData"):
+        if old.get(field) != new.get(field):
+            yield forbidden_field(field, "field is immutable when `immutable` is set")
 
 
 def _lease(item: Object) -> Iterator[Cause]:
@@ -161,6 +185,58 @@ def strict_event(item: Object) -> Iterator[Cause]:
             yield wrong(field, "", "needs to be unset")
 
 
+def _budget(item: Object) -> Iterator[Cause]:
+    spec = item.get("spec") or {}
+    if "minAvailable" in spec and "maxUnavailable" in spec:
+        yield Cause(
+            "FieldValueInvalid",
+            "Invalid value: policy.PodDisruptionBudgetSpec{}: minAvailable and maxUnavailable cannot be both set",
+            "spec",
+        )
+    for field in ("minAvailable", "maxUnavailable"):
+        if field in spec:
+            yield from _share(f"spec.{field}", spec[field])
+    yield from selector("spec.selector", spec.get("selector") or {})
+    for field, value in (item.get("status") or {}).items():
+        if isinstance(value, int) and value < 0:
+            yield wrong(f"status.{field}", value, "must be greater than or equal to 0")
+
+
+def _share(field: str, value: int | str) -> Iterator[Cause]:
+    """A count, or a percentage up to all."""
+    if isinstance(value, int):
+        if value < 0:
+            yield wrong(field, value, "must be greater than or equal to 0")
+        return
+    shown = f'intstr.IntOrString{{Type:1, IntVal:0, StrVal:"{value}"}}'
+    if not re.fullmatch("[0-9]+%", value, re.ASCII):
+        why = "must be an integer or percentage (e.g '5%%')"
+    elif int(value[:-1]) > _WHOLE_PERCENT:
+        why = "must not be greater than 100%"
+    else:
+        return
+    yield Cause("FieldValueInvalid", f"Invalid value: {shown}: {why}", field)
+
+
+def selector(field: str, found: Object) -> Iterator[Cause]:
+    """A metav1.LabelSelector."""
+    yield from labels(f"{field}.matchLabels", found.get("matchLabels") or {})
+    for place, each in enumerate(found.get("matchExpressions") or ()):
+        yield from _expression(f"{field}.matchExpressions[{place}]", each)
+
+
+def _expression(field: str, expression: Object) -> Iterator[Cause]:
+    operator, values = expression["operator"], expression.get("values")
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator not in ("Exists", "DoesNotExist"):
+        yield wrong(f"{field}.operator", operator, "not a valid selector operator")
+    elif values:
+        yield forbidden_field(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    yield from (wrong(f"{field}.key", expression["key"], each) for each in names.key_faults(expression["key"]))
+
+
 def _node(item: Object) -> Iterator[Cause]:
     for place, taint in enumerate((item.get("spec") or {}).get("taints") or ()):
         if taint.get("effect") not in _EFFECTS:
@@ -202,5 +278,38 @@ def _go_quantity(text: str, quantity: Quantity) -> str:
     return f'resource.Quantity{{{amounts}, s:"{text}", Format:"{quantity.format}"}}'
 
 
-RULES: dict[str, Rule] = {"Lease": _lease, "Node": _node}
-UPDATE_RULES: dict[str, UpdateRule] = {"Node": _node_update}
+def _definition(item: Object) -> Iterator[Cause]:
+    spec = item.get("spec") or {}
+    group, called = spec.get("group", ""), spec.get("names") or {}
+    if not called.get("plural") or not called.get("kind"):
+        yield required("spec.names.plural" if not called.get("plural") else "spec.names.kind")
+    if [version["storage"] for version in spec.get("versions") or ()].count(True) != 1:
+        why = "must have exactly one version marked as storage version"
+        yield Cause("FieldValueInvalid", f"Invalid value: {why}", "spec.versions")
+    if not group:
+        yield required("spec.group")
+    if spec.get("scope") not in _SCOPES:
+        scope = spec.get("scope")
+        yield unsupported("spec.scope", scope, _SCOPES) if scope else required("spec.scope")
+    wanted = f"{called.get('plural', '')}.{group}"
+    if item["metadata"].get("name") != wanted:
+        why = 'must be spec.names.plural+"."+spec.group'
+        yield wrong("metadata.name", item["metadata"].get("name", ""), why)
+    approval = "api-approved.kubernetes.io"
+    protected = group.endswith((".k8s.io", ".kubernetes.io")) or group in ("k8s.io", "kubernetes.io")
+    if protected and not (item["metadata"].get("annotations") or {}).get(approval):
+        why = (
+            f'protected groups must have approval annotation "{approval}", see '
+            "https://github.com/kubernetes/enhancements/pull/1111"
+        )
+        yield required(f"metadata.annotations[{approval}]", why)
+
+
+RULES: dict[str, Rule] = {
+    "ConfigMap": _config_map,
+    "Lease": _lease,
+    "PodDisruptionBudget": _budget,
+    "Node": _node,
+    "CustomResourceDefinition": _definition,
+}
+UPDATE_RULES: dict[str, UpdateRule] = {"ConfigMap": _config_map_update, "Node": _node_update}
