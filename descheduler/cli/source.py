@@ -170,7 +170,7 @@ def _eviction_requests(api: Api | None, view: View, setup: Setup) -> Requests:
 
 
 MANY_OBJECTS = 100_000
-"""So many new ones are those of a first picture."""
+"""Number of new objects from which on the picture is a first one."""
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ class Culprit(msgspec.Struct, frozen=True):
     pod: str
     """uid; empty where it is the node."""
     name: str
-    """For people."""
+    """Name for people."""
     fault: str
 
 

@@ -52,12 +52,12 @@ from koordlite.model.label_selectors import labels_match
 from koordlite.model.quantity import Quantity
 
 Memory = Mapping[tuple[str, str], object]
-"""What plugins wanted to know again, by profile and plugin."""
+"""Memory of plugins, by profile and plugin."""
 
 MOST_NAMES = 10
 """Pods that a note names."""
 MOST_MOVES = 3
-"""To make room for a pod that an explanation is about."""
+"""Maximum number of moves to make room for a pod that an explanation is about."""
 FAULT = "ProgramFault"
 """The reason where a fault of ours ended the decision about a pod,"""
 REQUESTED = "EvictionRequested"
@@ -155,7 +155,7 @@ class _Draft:
         self._cordons: list[str] = []
         self._costs: dict[str, DeletionCost] = {}
         self._answers: dict[str, Refusal] = {}
-        """Of pods that were asked by an EvictionRequest and that the plan still wants gone."""
+        """Refusals of pods with an EvictionRequest that the plan still wants gone."""
         self._not_judged: dict[str, set[str]] = defaultdict(set)
         """Pods of which a plugin has said nothing because it could not, by plugin."""
         self._judges = [_Judge(view, setup, number) for number in range(len(setup.profiles))]

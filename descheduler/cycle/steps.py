@@ -43,7 +43,7 @@ class Step(msgspec.Struct):
         return None
 
     def moves(self) -> list[object]:
-        """What it changed for the steps after it."""
+        """Moves that it made for the steps after it."""
         return [
             (
                 uid,

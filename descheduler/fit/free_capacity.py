@@ -43,7 +43,7 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
         return node.once(_AS_IT_IS, lambda: cls(node, node.pods))
 
     def without(self, pod: PodView) -> FreeCapacity:
-        """After `pod` has left."""
+        """The capacity after `pod` has left."""
         number = self._number(pod)
         if number is None:
             return self
@@ -59,7 +59,7 @@ class FreeCapacity(msgspec.Struct, frozen=True, dict=True):
         return next((number for number, resident in enumerate(self.residents) if resident.pod.uid == pod.pod.uid), None)
 
     def with_arrival(self, pod: PodView, bookings: tuple[Booking, ...]) -> FreeCapacity:
-        """After a pod like `pod` was started here."""
+        """The capacity after a pod like `pod` was started here."""
         capacity = FreeCapacity(self.node, self.residents, (*self.arrivals, (pod, bookings)))
         self._pass_on(capacity, pod, 1)
         return capacity

@@ -19,7 +19,7 @@ from descheduler.picture.pods import alike_pods
 
 T = TypeVar("T")
 _Answers = dict[tuple[object, ...], tuple[PodView, Any]]
-"""By the number of moves before, the pod's uid and the question; with the pod that it was about."""
+"""Answers by the number of moves before, the pod's uid and the question; with the pod that they were about."""
 _Moves = list[tuple[PodView, Place | None]]
 """Pods in turn, and where their successors are expected; None: nowhere known."""
 

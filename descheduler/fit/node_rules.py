@@ -29,7 +29,7 @@ class Group(msgspec.Struct, frozen=True):
 
 _NO_NODES = Group(0, ())
 Groups = Mapping[str, Group]
-"""By reason."""
+"""Groups by reason."""
 
 
 class Tally:

@@ -100,7 +100,7 @@ class _Term(msgspec.Struct):
 
     term: objects.PodAffinityTerm
     namespace: str
-    """Of the pods that have it."""
+    """Namespace of the pods that have it."""
     holders: dict[str, set[str]] = msgspec.field(default_factory=lambda: defaultdict(set))
     """uids by value of the topology label."""
 
@@ -229,7 +229,7 @@ class _BySelector(Generic[T]):
 
     def __init__(self) -> None:
         self._by_label: dict[tuple[str, str], list[tuple[objects.LabelSelector | None, T]]] = defaultdict(list)
-        """Under the label that the selector asks for and that fewest others ask for."""
+        """Terms under the label of their selector that fewest others ask for."""
         self._unlabelled: list[tuple[objects.LabelSelector | None, T]] = []
 
     def add(self, selector: objects.LabelSelector | None, item: T) -> None:
@@ -341,7 +341,7 @@ class DomainCounts:
 
     @property
     def least(self) -> int:
-        """In the emptiest domain; 0 when there is none. As of `up_to_date`."""
+        """Number in the emptiest domain; 0 when there is none. As of `up_to_date`."""
         return min(self._sizes, default=0)
 
     def _change(self, node: str, by: int) -> None:

@@ -14,9 +14,9 @@ from koordlite.formulas.make_room import Cost, Rooms
 from koordlite.model import keys
 
 Objection = Callable[[Sequence[PodView]], str]
-"""Why pods may not all go; empty when they may."""
+"""Reason why pods may not all go; empty when they may."""
 _NO_PRIORITY = 0
-"""Of pods without one, as the scheduler has it."""
+"""Priority of pods without one, as the scheduler has it."""
 
 
 def find(
@@ -51,7 +51,7 @@ class _Board(msgspec.Struct):
     evictions: Collection[str]
     most_priority: int
     movable: dict[str, list[PodView]] = {}
-    """By node."""
+    """Pods by node."""
     costs: dict[str, Cost] = {}
     departures: list[PodView] = []
     """Pods that have left their nodes, in turn."""

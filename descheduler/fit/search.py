@@ -138,7 +138,7 @@ ENOUGH = 3
 """Places at which the search ends where there are more than `ASK_ALL` nodes."""
 
 Answer = tuple[str, tuple[Booking, ...]]
-"""Why not, or else what would be taken from which NUMA node."""
+"""Reason why not, or else the bookings by NUMA node."""
 
 
 class Place(msgspec.Struct, frozen=True):

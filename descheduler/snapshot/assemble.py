@@ -83,7 +83,7 @@ _ZONES = (
     "failure-domain.beta.kubernetes.io/region",
 )
 _SEPARATOR = "__"
-"""Between the zones of one label of a volume."""
+"""Separator of the zones in one label of a volume."""
 
 
 def _volume_nodes(
@@ -163,17 +163,18 @@ class PlacedPods:
 
     def __init__(self) -> None:
         self.by_node: dict[str, list[PodView]] = {}
-        """By namespace and name; a node without pods is missing. Pods without a node are under the empty name."""
+        """Pods by node, sorted by namespace and name; a node without pods is missing. Pods without a node are under the
+        empty name."""
         self.moves: Mapping[str, Moves] = {}
         """Pods that left and came with the last reading, by node; a node that keeps its pods is missing."""
         self._classes: Mapping[str, int] = {}
         self._pods: dict[_Place, PodView] = {}
         self._objects: list[PackedPod] = []
-        """Those of the last reading, in their order."""
+        """Objects of the last reading, in their order."""
         self._left_out: dict[_Place, Problem] = {}
-        """Why there is no value of an object: a fault of ours."""
+        """Reason why there is no value of an object: a fault of ours."""
         self._troubled: dict[_Place, PodView] = {}
-        """Of those, the ones that could be read only in part."""
+        """Pods that could be read only in part."""
 
     @property
     def problems(self) -> Iterator[Problem]:
@@ -268,7 +269,7 @@ class Pictures:
         self._by_uid: dict[str, PodView] = {}
         self._unbound: tuple[PodView, ...] = ()
         self._groups: tuple[Groups, Groups] = {}, {}
-        """Of pods that have not ended and are bound to a node, and of all others."""
+        """Groups of pods that have not ended and are bound to a node, and of all others."""
         self._budgets: Mapping[str, CoveredPods] = {}
         self._caches: dict[object, Any] = {}
 
@@ -396,7 +397,7 @@ class _Reported(msgspec.Struct, frozen=True):
     inputs: tuple[_Topology | None, TopologyObject | None]
     report: Report
     seen_at: float | None
-    """When the agent saw where containers are."""
+    """Time at which the agent saw where containers are."""
     problems: tuple[Problem, ...]
 
     @classmethod

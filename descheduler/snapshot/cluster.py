@@ -38,7 +38,7 @@ FREE_EVENTS = 200
 LONGEST_REST = 32
 """Maximum number of cycles for which a kind is listed before a watch of it is tried again."""
 WAITING_BYTES = 4 << 20
-"""When so much JSON waits, it is made small at once."""
+"""Size of waiting JSON from which on it is made small at once."""
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class Changes(msgspec.Struct, frozen=True):
     objects: Mapping[Place, Any] = {}
     """The newest state; None of an object that is gone."""
     why_not: str = ""
-    """Why they are not known; empty when they are."""
+    """Reason why they are not known; empty when they are."""
     rest: bool = False
     """Another watch at once would most likely end the same way."""
 
@@ -64,7 +64,7 @@ class Pending(Store[Any]):
         self._small: dict[Place, Any] = {}
         self._bytes = self._events = 0
         self.refused = ""
-        """Why a list has to be read instead; empty while it has not."""
+        """Reason why a list has to be read instead; empty while it has not."""
 
     def __len__(self) -> int:
         return len(self._raw) + len(self._small)
@@ -164,12 +164,12 @@ class Watches:
         self._api, self._monotonic = api, monotonic
         self._tails: dict[str, Tail] = {}
         self._rests: dict[str, int] = {}
-        """By kind, for how many more cycles it is listed."""
+        """Number of further cycles in which a kind is listed, by kind."""
         self._next_rest: dict[str, int] = {}
         self._absent_until: dict[str, float] = {}
-        """By kind that the server does not have, when it is asked for again."""
+        """Time of the next request for a kind that the server does not have, by kind."""
         self.reasons: dict[str, str] = {}
-        """By kind, why its list was read the last time a watch could not be used; empty where one is in use."""
+        """Reason why a list was read the last time a watch could not be used, by kind; empty where one is in use."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -234,15 +234,15 @@ PATHS: Mapping[str, str] = {
     numatopology.KIND: numatopology.PATH,
     "NodeMetric": metrics.NODE_METRICS,
 }
-"""Where each kind is listed."""
+"""Path of the list of each kind."""
 OLDER: Mapping[str, str] = {
     "NodeResourceTopology": sources.TOPOLOGY_PATHS[1],
 }
-"""Where it is listed on a server that has no newer version: Koordinator's CRD, without attributes."""
+"""Path on a server that has no newer version: Koordinator's CRD, without attributes."""
 NEEDED = ("Node", "Pod")
-"""Without these there is no picture."""
+"""Kinds without which there is no picture."""
 _CUSTOM = ("NodeResourceTopology", files.CRANE_KIND, numatopology.KIND, "NodeMetric")
-"""Not every cluster has these: their absence is no problem."""
+"""Kinds that not every cluster has: their absence is no problem."""
 
 
 TRIES = 3

@@ -26,10 +26,10 @@ from koordlite.model.wire import objects as wire
 from koordlite.model.wire.crane import TopologyObject
 
 CRANE_KIND = "CraneNodeResourceTopology"
-"""What Crane's kind is called here. Its own name is that of topology.node.k8s.io's kind, which has another shape: the
-group decides which it is. Source: Crane `topology.crane.io/v1alpha1`."""
+"""Name of Crane's kind here. Its own name is that of topology.node.k8s.io's kind, which has another shape: the group
+decides which it is. Source: Crane `topology.crane.io/v1alpha1`."""
 _SHARED_NAME = "NodeResourceTopology"
-"""What both groups call it."""
+"""Name of the kind in both groups."""
 SHAPES: dict[str, type[Any]] = {
     "Node": wire.NodeObject,
     "Pod": wire.PodObject,
@@ -164,7 +164,7 @@ def _files(paths: Iterable[str], broken: list[Problem]) -> Iterator[pathlib.Path
 
 
 KINDS = "nodes,pods,namespaces,noderesourcetopologies,pdb,pvc,pv,storageclasses,priorityclasses"
-"""What a picture is made of, as kubectl calls it; measurements come from elsewhere."""
+"""Kinds of a picture in the words of kubectl; measurements come from elsewhere."""
 _HOW = f"make one with `kubectl get {KINDS} -A -o json > cluster.json`, without kinds that the cluster does not have"
 
 

@@ -177,7 +177,7 @@ class NodeState:
         self._obj, self._reported = obj, reported
         value = node.from_wire(obj)
         self.problems = list(value.problems)
-        """What cannot be read of it."""
+        """Unreadable parts of it."""
         owner, notes = f"node/{value.name}", value.annotations
         self._written, by_node = None, None
         with noting(self.problems):

@@ -223,7 +223,7 @@ class Packer:
     def _containers(
         self, states: tuple[objects.ContainerStatus, ...] | None
     ) -> tuple[objects.ContainerStatus, ...] | None:
-        """Without their ids, which no two containers share."""
+        """The containers without their ids, which no two share."""
         if not states:
             return None
         running = [(one.name, one.restart_count) for one in states if one.state and "running" in one.state]

@@ -23,11 +23,11 @@ T = TypeVar("T")
 LARGE_BYTES = 32 << 20
 """Smaller files are read at once."""
 _HEAD_BYTES = 1 << 20
-"""In so much of the file the list has to begin."""
+"""Size of the part of the file in which the list has to begin."""
 _OBJECT_BYTES = 4 << 20
 """No API server takes an object that large: so much without the end of one means that the marks differ."""
 _CHUNK_BYTES = 256 << 10
-"""So that what is split and read next is still in the processor's cache."""
+"""Size of a chunk, so that what is split and read next is still in the processor's cache."""
 _HEAD = re.compile(rb'"items"\s*:\s*\[(\s*)(\{\s*"[^"\\]*"\s*:)')
 _NEXT = re.compile(r"\s*([,\]])\s*")
 _SHOWN_CHARACTERS = 40
@@ -43,7 +43,7 @@ class Piece(NamedTuple, Generic[T]):
     text: bytes
     """Its JSON."""
     made: T
-    """What was made of it."""
+    """Value made of it."""
 
 
 class Readable(Protocol):
