@@ -21,7 +21,7 @@ def test_every_value_is_written_and_put_back(tmp_path: pathlib.Path) -> None:
     script = REPOSITORY / "tests" / "vm" / "guest_qos.py"
     ended = subprocess.run(
         [sys.executable, str(script), str(tmp_path / "work")],
-        env={"PYTHONPATH": str(REPOSITORY)},
+        env={"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/tests/support"},
         capture_output=True,
         text=True,
         check=False,
