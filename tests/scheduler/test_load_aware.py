@@ -170,6 +170,7 @@ def test_for_a_while_after_its_start_a_measured_pod_counts_with_its_estimate() -
         pytest.param("600", CPU, id="as long as it says"),
         pytest.param("+600", CPU, id="with a sign, as Go reads it"),
         pytest.param("0", "", id="0 takes the place of the usual 600"),
+        pytest.param("-0", "", id="0 with a sign, as Go reads it"),
         pytest.param("-1", CPU, id="below 0: the usual 600"),
         pytest.param("5.5", CPU, id="no whole number: the usual 600"),
     ],

@@ -36,7 +36,7 @@ MOST_AMOUNT = 2**63 - 1
 """Kubernetes counts in int64. What a report, a Node or a pod says is more counts as this, and what is below 0 as 0."""
 Percent = Annotated[int, msgspec.Meta(ge=0, le=1000)]
 """Range of percentages in annotations; Koordinator checks only its own arguments (0 to 100)."""
-_SECONDS = re.compile(r"\+?[0-9]{1,9}")
+_SECONDS = re.compile(r"-0+|\+?[0-9]{1,9}")
 _UNASKED = {"cpu": 250, "memory": 200 * 2**20}
 """Estimated use of a pod that requests nothing."""
 _THRESHOLDS, _FACTORS = {"cpu": 65, "memory": 95}, {"cpu": 85, "memory": 70}
