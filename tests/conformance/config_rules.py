@@ -103,6 +103,22 @@ def beyond_ranges(given: Any, wanted: Any, found: Any) -> bool:
     return bool(found == {**wanted, "strategies": [cluster, *ours]})
 
 
+@deviation(
+    "config-ranges: an annotation with a value out of range changes nothing",
+    "cpu_burst.merge_config",
+    "cgroup_reconcile.merged_pod_qos",
+)
+def pod_annotation_beyond_ranges(given: Any, wanted: Any, found: Any) -> bool:
+    """Ours are the settings of the node or of the class."""
+    burst = "nodeConfig" in given
+    notes = given["podAnnotation"] if burst else given["pod"]["metadata"]["annotations"]
+    members = json.loads(notes["koordinator.sh/cpuBurst" if burst else "koordinator.sh/memoryQOS"])
+    (ours,) = found.values()
+    without = given["nodeConfig"] if burst else given["nodeClassMemoryQOS"]
+    held = all(value == without[name] for name, value in ours.items() if without.get(name) is not None)
+    return held and _is_beyond_ranges({(name,): value for name, value in members.items()})
+
+
 def _is_beyond_ranges(strategy: Any) -> bool:
     return any(not low <= value <= high for value, (low, high) in map(_with_range, strategy.items()))
 

@@ -133,6 +133,12 @@ def test_an_annotation_that_cannot_be_used_is_told_and_the_node_s_policy_holds(w
     assert pod.changes == decide(web(BASE))[0].changes != ()
 
 
+def test_a_pod_may_do_without_a_burst(web: Any) -> None:
+    seen = web(BASE, annotations={keys.CPU_BURST: '{"cpuBurstPercent": 0}'})
+    pod, *_ = decide(seen)
+    assert (pod.reason, [change for change in pod.changes if change.field == "cpu.burst"]) == ("ThrottledBurst", [])
+
+
 def test_a_best_effort_pod_is_left_to_suppression(build: Any, web: Any) -> None:
     seen = web(BASE)
     seen = dataclasses.replace(seen, pods=(build.pod("web", "BE", containers=seen.pods[0].containers),))

@@ -16,7 +16,7 @@ from koordlite.model import keys
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.reading import declared
-from koordlite.model.reading.declared import JSONDocument, OneOf, Values, build
+from koordlite.model.reading.declared import JSONDocument, OneOf, Values, Within, build
 from koordlite.model.slo import qos as slo_qos
 from koordlite.model.slo.qos import CPUQOS, BlkioQOS, Block, MemoryQOS
 from koordlite.model.slo.settings import CPUBurst
@@ -42,10 +42,17 @@ class PodMemoryQOS(MemoryQOS, frozen=True, kw_only=True):
     policy: Annotated[str, OneOf(("default", "none", "auto"))] = "default"
 
 
+class PodCPUBurst(CPUBurst, frozen=True, kw_only=True):
+    """The members of annotation `koordinator.sh/cpuBurst`."""
+
+    cpu_burst_percent: Annotated[int, Within(low=0, high=10_000)] = 1000
+    """A pod may do without a burst. Only the webhook of the ConfigMap refuses 0; the CRD of NodeSLO has it."""
+
+
 def cpu_burst(pod: Pod, of_node: CPUBurst) -> tuple[CPUBurst, UnusableAnnotation | None]:
     """The node's burst settings with those of annotation `koordinator.sh/cpuBurst` on top.
     The threshold of the share pool stays the node's: it is no pod's business."""
-    values, bad = _values(CPUBurst, pod, keys.CPU_BURST)
+    values, bad = _values(PodCPUBurst, pod, keys.CPU_BURST)
     values = {path: value for path, value in values.items() if path != ("sharePoolThresholdPercent",)}
     return build(of_node, values), bad
 
