@@ -38,7 +38,8 @@ def throttling(qos: MemoryQOS, *, request: int, limit: int, allocatable: int, pa
         return UNLIMITED
     request, top = max(request, 0), limit if limit > 0 else allocatable
     begin = request + (top - request) * qos.throttling_percent // 100
-    return max(begin // page * page, protection(qos, request)["memory.min"])
+    high = begin // page * page
+    return max(high, protection(qos, request)["memory.min"]) if high > 0 else high
 
 
 def swap_max(percent: int, *, request: int, limit: int) -> int:

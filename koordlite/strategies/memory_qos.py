@@ -167,7 +167,7 @@ def _caps(
     """Amounts, by pod uid, that the caps leave of each protection that an annotation raises beyond the class's."""
     by_class = snapshot.slo.resource_qos
     annotated = [
-        (pod, _request(pod), claim.settings)
+        (pod, pod_amounts(pod)[0], claim.settings)
         for pod, claim in asking
         if claim.settings and keys.MEMORY_QOS in pod.annotations and pod.active and pod.uid in snapshot.places
     ]
@@ -206,18 +206,30 @@ def _cut(parts: Mapping[CgroupField, Part] | None) -> str:
     return ", ".join(f"{_FIELD_NAMES[field]} {claim} → {cap}" for field, (cap, claim) in amounts if cap < claim)
 
 
-def _request(pod: Pod) -> int:
-    return pod.request_value(keys.BATCH_MEMORY if pod.qos_class is QoSClass.BE else "memory")
+def _resource(pod: Pod) -> str:
+    """The resource whose amounts count. Best-effort pods have batch memory by their label, not by default."""
+    return keys.BATCH_MEMORY if pod.raw_qos is QoSClass.BE else "memory"
+
+
+def pod_amounts(pod: Pod) -> tuple[int, int]:
+    """Memory request and limit of a pod. The limit is 0 when a container that stays has none: then kubelet sets none
+    for the pod either. Init containers that end count in requests of plain memory alone.
+
+    Sources: Koordinator `GetPodBEMemoryByteRequestIgnoreUnlimited` and `GetPodBEMemoryByteLimit`.
+    """
+    resource = _resource(pod)
+    staying = [container for container in pod.containers if not container.one_shot]
+    requests, limits = ([_bytes(each, resource, which) for each in staying] for which in ("requests", "limits"))
+    request = sum(requests) if resource == keys.BATCH_MEMORY else pod.request_value(resource)
+    return request, sum(limits) if all(limits) else 0
 
 
 def _of_pod(snapshot: Snapshot, pod: Pod, settings: MemoryQOS) -> dict[str, Values]:
     """Values of the pod's group and of its containers' groups."""
-    resource = keys.BATCH_MEMORY if pod.qos_class is QoSClass.BE else "memory"
+    resource = _resource(pod)
     place = snapshot.places[pod.uid]
-    # The pod's limit is that of its containers together, and none when one of them has none.
-    limits = [_bytes(container, resource, "limits") for container in pod.containers]
-    limit = sum(limits) if all(limits) else 0
-    values = memory_qos.pod_values(settings, request=_request(pod), limit=limit)
+    request, limit = pod_amounts(pod)
+    values = memory_qos.pod_values(settings, request=request, limit=limit)
     amounts = snapshot.node.allocatable if snapshot.node else {}
     allocatable = amounts["memory"].value if "memory" in amounts else 0
     by_group = {place.group: values}
@@ -267,7 +279,7 @@ def _swap(snapshot: Snapshot, asking: Sequence[tuple[Pod, _Claim]]) -> Iterator[
 def _swap_of_pod(snapshot: Snapshot, pod: Pod, claim: int | None, bound: int) -> tuple[Decision, Limits]:
     """Limits of the pod's containers. A number above 0 that stood there before us is another's: kubelet writes one for
     LimitedSwap, and 0 or nothing otherwise."""
-    resource = keys.BATCH_MEMORY if pod.qos_class is QoSClass.BE else "memory"
+    resource = _resource(pod)
     percent = bound if claim is None else min(claim, bound)
     limits, total, foreign = dict[str, Values](), 0, list[str]()
     for container in pod.containers:

@@ -98,6 +98,31 @@ def test_page_cache_by_percent(limit: int, size: int | None) -> None:
     assert ("memory.pagecache_limit.enable" in values) == (size is not None)
 
 
+ONE_SHOT = ContainerInfo(
+    "setup", "", False, {keys.BATCH_MEMORY: Quantity.of(4 * GIB)}, {keys.BATCH_MEMORY: Quantity.of(4 * GIB)}, True, True
+)
+
+
+def test_init_containers_that_end_count_neither_in_batch_requests_nor_in_the_limit(build: Any, node: Any) -> None:
+    qos = MemoryQOS(enable=True, min_limit_percent=50, page_cache_limit_percent=25)
+    sizes = {"memory.min": 0, "memory.pagecache_limit.enable": 0, "memory.pagecache_limit.size": 0}
+    seen = node(sizes, slo=be(memory_qos=qos))
+    pod = msgspec.structs.replace(
+        seen.pods[0],
+        containers=(ONE_SHOT, *seen.pods[0].containers),
+        requests={keys.BATCH_MEMORY: Quantity.of(4 * GIB)},
+    )
+    found = changes(build, memory_qos, dataclasses.replace(seen, pods=(pod,)))
+    assert found[f"{POD}/memory.min"] == str(GIB // 2)
+    assert found[f"{POD}/memory.pagecache_limit.size"] == str(GIB // 4)
+
+
+def test_batch_memory_counts_for_those_who_are_labelled_best_effort(build: Any, node: Any) -> None:
+    seen = node(MEMORY, slo=be(memory_qos=MemoryQOS(enable=True, min_limit_percent=50)))
+    unlabelled = msgspec.structs.replace(seen.pods[0], raw_qos=QoSClass.NONE)
+    assert changes(build, memory_qos, dataclasses.replace(seen, pods=(unlabelled,))) == {}
+
+
 def test_files_the_kernel_lacks_are_named(node: Any) -> None:
     qos = MemoryQOS(enable=True, wmark_ratio=95)
     decisions = memory_qos.decide(node(MEMORY, slo=be(memory_qos=qos)), memory_qos.Config())
@@ -206,7 +231,13 @@ def test_children_never_have_more_than_their_parent(requests: list[int], least: 
     parts = formula.sums(formula.protection(qos, request) for request in requests)
     assert all(parts[field] <= whole[field] for field in ("memory.min", "memory.low"))
     begin = formula.throttling(qos, request=requests[0], limit=2**41, allocatable=0)
-    assert begin == -1 or begin >= formula.protection(qos, requests[0])["memory.min"]
+    kept = formula.protection(qos, requests[0])["memory.min"]
+    assert begin == -1 or begin >= kept or (begin == 0 and kept < formula.PAGE)
+
+
+def test_what_begins_within_the_first_page_begins_at_once() -> None:
+    qos = MemoryQOS(min_limit_percent=100, throttling_percent=50)
+    assert formula.throttling(qos, request=100, limit=4000, allocatable=0) == 0
 
 
 # ── scheduler ──

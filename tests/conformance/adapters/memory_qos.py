@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from koordlite.formulas import memory_qos
@@ -11,7 +10,7 @@ from koordlite.model import keys
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
-from koordlite.model.reading.declared import flatten, settings
+from koordlite.model.reading.declared import flatten, settings, values
 from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.qos import MemoryQOS
 from koordlite.strategies import memory_qos as strategy
@@ -91,14 +90,13 @@ class _Judged:
         of_class = (written.get(_OF.get(pod.qos_class, "systemClass")) or {}).get("memoryQOS")
         self.settings, _ = pod_overrides.memory_qos(pod, _settings(of_class))
         self.given = _named(of_class) | _wished(pod)
-        self.resource = keys.BATCH_MEMORY if pod.qos_class is QoSClass.BE else "memory"
+        self.resource = keys.BATCH_MEMORY if pod.raw_qos is QoSClass.BE else "memory"
         self.containers = [c for c in pod.containers if c.id]
 
     @property
     def values(self) -> memory_qos.Values:
-        limits = [_bytes(c.limits, self.resource) for c in self.pod.containers]
-        limit = sum(limits) if all(limits) else 0
-        return memory_qos.pod_values(self.settings, request=self.pod.request_value(self.resource), limit=limit)
+        request, limit = strategy.pod_amounts(self.pod)
+        return memory_qos.pod_values(self.settings, request=request, limit=limit)
 
     def of_pod(self) -> list[Any]:
         return _rows(self.values, self.given)
@@ -131,8 +129,11 @@ def _named(settings: Any) -> set[str]:
 def _wished(pod: Pod) -> set[str]:
     """What the annotation writes: a policy of its own has a value for everything."""
     _, bad = pod_overrides.memory_qos(pod, MemoryQOS())
-    wish = json.loads(pod.annotations.get(keys.MEMORY_QOS) or "{}") if not bad else {}
-    return set(_SOURCES.values()) if wish and wish.get("policy") in ("auto", "none") else _named(wish)
+    text = pod.annotations.get(keys.MEMORY_QOS)
+    wish = (
+        {path[0]: value for path, value in values(pod_overrides.PodMemoryQOS, text).items()} if text and not bad else {}
+    )
+    return set(_SOURCES.values()) if wish.get("policy") in ("auto", "none") else _named(wish)
 
 
 def _rows(values: memory_qos.Values, given: set[str]) -> list[Any]:
