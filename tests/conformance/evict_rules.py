@@ -168,6 +168,25 @@ def sibling_moves(given: Any, wanted: Any, found: Any) -> bool:
     return any(_controller(pod) != own for pod in siblings)
 
 
+@deviation("migration-own-job: a job that names its pod without a uid is the pod's own", "migrationFilter")
+def own_job(given: Any, wanted: Any, found: Any) -> bool:
+    """Koordinator counts it as another pod's of the workload."""
+    if given["filter"] != "filterMaxMigratingOrUnavailablePerWorkload" or wanted["result"] or not found["result"]:
+        return False
+    pod = given["pod"]["metadata"]
+    refs = [job["spec"]["podRef"] for job in given["jobs"]]
+    return any(
+        not ref.get("uid") and (ref["namespace"], ref["name"]) == (pod["namespace"], pod["name"]) for ref in refs
+    )
+
+
+@deviation("migration-check-off: a check that is skipped asks for no workload", "migrationFilter")
+def check_is_off(given: Any, wanted: Any, found: Any) -> bool:
+    """Koordinator keeps the pod whose workload it cannot read."""
+    skipped = given["filter"] == "filterExpectedReplicas" and given["args"].get("skipCheckExpectedReplicas")
+    return bool(skipped and not given.get("workload") and not wanted["result"] and found["result"])
+
+
 def _controller(pod: Any) -> Any:
     owners = pod["metadata"].get("ownerReferences") or ()
     return next((owner["uid"] for owner in owners if owner.get("controller")), None)

@@ -243,6 +243,44 @@ def level_low(given: Any, wanted: Any, found: Any) -> bool:
     return bool(raised and ours.get("Guaranteed") == of_pods and _without_lows(found) == _without_lows(wanted))
 
 
+@deviation("memory-page-cache: a pod has no limit where one of its containers has none", "cgroup_reconcile.calculate")
+def page_cache_of_no_limit(given: Any, wanted: Any, found: Any) -> bool:
+    """Page caches of pods differ, and nothing else: some are not labelled BE and have containers of different kinds."""
+    mixed = any(
+        len({bool((each["resources"].get("limits") or {}).get("memory")) for each in pod["spec"]["containers"]}) > 1
+        or pod["spec"].get("initContainers")
+        for pod in given["pods"]
+    )
+    return mixed and _only_expected(given, _without_page_cache(wanted), _without_page_cache(found))
+
+
+@deviation("memory-init-containers: they have values of their own, as containers have", "cgroup_reconcile.calculate")
+def init_containers(given: Any, wanted: Any, found: Any) -> bool:
+    """Ours has their rows beside all of Koordinator's; only it and page caches differ where those explain it."""
+    names = {each["name"] for pod in given["pods"] for each in pod["spec"].get("initContainers") or ()}
+    rows = [row for row in found["containerLevel"] if row["container"] not in names]
+    ours = {**found, "containerLevel": rows}
+    return rows != found["containerLevel"] and (
+        _only_expected(given, wanted, ours) or page_cache_of_no_limit(given, wanted, ours)
+    )
+
+
+def _only_expected(given: Any, wanted: Any, found: Any) -> bool:
+    return found == wanted or level_low(given, wanted, found)
+
+
+def _without_page_cache(answer: Any) -> Any:
+    return {**answer, "podLevel": [row for row in answer["podLevel"] if "pagecache_limit" not in row["resource"]]}
+
+
+@deviation("memory-annotation-enable: the annotation's switch counts", "cgroup_reconcile.merged_pod_qos")
+def annotation_switch(given: Any, wanted: Any, found: Any) -> bool:
+    """Koordinator has the class's switch; nothing else differs."""
+    note = json.loads(given["pod"]["metadata"]["annotations"]["koordinator.sh/memoryQOS"])
+    ours = {"memoryQOS": {**wanted["memoryQOS"], "enable": note["enable"]}}
+    return bool(found == ours)
+
+
 def _lows(answer: Any) -> list[tuple[str, int]]:
     return [(row["kubeQoS"], int(row["value"])) for row in answer["qosLevel"] if row["resource"] == _LOW]
 
