@@ -66,7 +66,7 @@ def exclusive_cpus(snapshot: Snapshot | None) -> CPUSet:
     if snapshot is None:
         return CPUSet()
     assigned = (
-        p.resource_status.cpuset for p in snapshot.pods if p.active and p.qos_class in (QoSClass.LSE, QoSClass.LSR)
+        p.resource_status.cpuset for p in snapshot.pods if p.active and p.raw_qos in (QoSClass.LSE, QoSClass.LSR)
     )
     return union([*(pinned.cpus for pinned in snapshot.kubelet.pod_cpus), snapshot.crane.owned, *assigned])
 

@@ -23,10 +23,12 @@ from koordlite.report.metrics.numa import NumaMetrics
 
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory: pytest.TempPathFactory) -> NumaMetrics:
-    """Of a node with two NUMA nodes of 16 CPUs, CPU 0 reserved, and a pod that was assigned CPUs 2 and 3."""
+    """Of a node with two NUMA nodes of 16 CPUs, CPU 0 reserved, a pod that was assigned CPUs 2 and 3, and one without a
+    QoS class that claims 4 and 5."""
     node = Emulated("intel-2s-ht", tmp_path_factory.mktemp("numa"))
     node.node(reservation='{"reservedCPUs":"0"}')
     node.pod("web", "LSR", "2", request="2", status='{"cpuset":"2-3"}')
+    node.pod("claims", "", "2", request="2", guaranteed=True, status='{"cpuset":"4-5"}')
     found = NumaMetrics(lambda machine: numa.counters(node.sandbox.files, machine), _nothing, node="")
     found.other_names = True
     *_, tick = node.ticks(node.agent(None), 3)
