@@ -3,14 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
+from koordlite.model import keys
 from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.slo.qos import MemoryQOS
 
 Values = dict[CgroupField, int]
 UNLIMITED = -1
 PAGE = 4096
 _IN_PAGES = frozenset({"memory.min", "memory.low", "memory.high", "memory.swap.max"})
+
+
+def resource(pod: Pod) -> str:
+    """The resource whose amounts count. Best-effort pods have batch memory by their label, not by default."""
+    return keys.BATCH_MEMORY if pod.raw_qos is QoSClass.BE else "memory"
+
+
+def amount(container: ContainerInfo, resource: str, which: Literal["requests", "limits"]) -> int:
+    """Bytes of a container's request or limit, 0 without one."""
+    amounts = container.requests if which == "requests" else container.limits
+    return amounts[resource].value if resource in amounts else 0
+
+
+def pod_amounts(pod: Pod) -> tuple[int, int]:
+    """Memory request and limit of a pod. The limit is 0 when a container that stays has none: then kubelet sets none
+    for the pod either. Init containers that end count in requests of plain memory alone.
+
+    Sources: Koordinator `GetPodBEMemoryByteRequestIgnoreUnlimited` and `GetPodBEMemoryByteLimit`.
+    """
+    name = resource(pod)
+    staying = [container for container in pod.containers if not container.one_shot]
+    limits = [amount(each, name, "limits") for each in staying]
+    is_batch = name == keys.BATCH_MEMORY
+    request = sum(amount(each, name, "requests") for each in staying) if is_batch else pod.request_value(name)
+    return request, sum(limits) if all(limits) else 0
 
 
 def protection(qos: MemoryQOS, request: int) -> Values:

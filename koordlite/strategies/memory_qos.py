@@ -20,7 +20,7 @@ from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.decision import Decision, Verdict
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod.qos import KubeQoS, QoSClass
-from koordlite.model.pod.values import ContainerInfo, Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.qos import MemoryQOS, ResourceQOS
@@ -167,7 +167,7 @@ def _caps(
     """Amounts, by pod uid, that the caps leave of each protection that an annotation raises beyond the class's."""
     by_class = snapshot.slo.resource_qos
     annotated = [
-        (pod, pod_amounts(pod)[0], claim.settings)
+        (pod, memory_qos.pod_amounts(pod)[0], claim.settings)
         for pod, claim in asking
         if claim.settings and keys.MEMORY_QOS in pod.annotations and pod.active and pod.uid in snapshot.places
     ]
@@ -206,29 +206,11 @@ def _cut(parts: Mapping[CgroupField, Part] | None) -> str:
     return ", ".join(f"{_FIELD_NAMES[field]} {claim} → {cap}" for field, (cap, claim) in amounts if cap < claim)
 
 
-def _resource(pod: Pod) -> str:
-    """The resource whose amounts count. Best-effort pods have batch memory by their label, not by default."""
-    return keys.BATCH_MEMORY if pod.raw_qos is QoSClass.BE else "memory"
-
-
-def pod_amounts(pod: Pod) -> tuple[int, int]:
-    """Memory request and limit of a pod. The limit is 0 when a container that stays has none: then kubelet sets none
-    for the pod either. Init containers that end count in requests of plain memory alone.
-
-    Sources: Koordinator `GetPodBEMemoryByteRequestIgnoreUnlimited` and `GetPodBEMemoryByteLimit`.
-    """
-    resource = _resource(pod)
-    staying = [container for container in pod.containers if not container.one_shot]
-    requests, limits = ([_bytes(each, resource, which) for each in staying] for which in ("requests", "limits"))
-    request = sum(requests) if resource == keys.BATCH_MEMORY else pod.request_value(resource)
-    return request, sum(limits) if all(limits) else 0
-
-
 def _of_pod(snapshot: Snapshot, pod: Pod, settings: MemoryQOS) -> dict[str, Values]:
     """Values of the pod's group and of its containers' groups."""
-    resource = _resource(pod)
+    resource = memory_qos.resource(pod)
     place = snapshot.places[pod.uid]
-    request, limit = pod_amounts(pod)
+    request, limit = memory_qos.pod_amounts(pod)
     values = memory_qos.pod_values(settings, request=request, limit=limit)
     amounts = snapshot.node.allocatable if snapshot.node else {}
     allocatable = amounts["memory"].value if "memory" in amounts else 0
@@ -238,8 +220,8 @@ def _of_pod(snapshot: Snapshot, pod: Pod, settings: MemoryQOS) -> dict[str, Valu
         if group in snapshot.cgroups:
             by_group[group] = memory_qos.container_values(
                 settings,
-                request=_bytes(container, resource, "requests"),
-                limit=_bytes(container, resource, "limits"),
+                request=memory_qos.amount(container, resource, "requests"),
+                limit=memory_qos.amount(container, resource, "limits"),
                 allocatable=allocatable,
                 page=snapshot.page_bytes,
             )
@@ -279,7 +261,7 @@ def _swap(snapshot: Snapshot, asking: Sequence[tuple[Pod, _Claim]]) -> Iterator[
 def _swap_of_pod(snapshot: Snapshot, pod: Pod, claim: int | None, bound: int) -> tuple[Decision, Limits]:
     """Limits of the pod's containers. A number above 0 that stood there before us is another's: kubelet writes one for
     LimitedSwap, and 0 or nothing otherwise."""
-    resource = _resource(pod)
+    resource = memory_qos.resource(pod)
     percent = bound if claim is None else min(claim, bound)
     limits, total, foreign = dict[str, Values](), 0, list[str]()
     for container in pod.containers:
@@ -289,7 +271,7 @@ def _swap_of_pod(snapshot: Snapshot, pod: Pod, claim: int | None, bound: int) ->
         if (values.get(_SWAP, UNLIMITED) if before is None else before.value) not in (0, UNLIMITED):
             foreign.append(container.name)
             continue
-        request, limit = (_bytes(container, resource, which) for which in ("requests", "limits"))
+        request, limit = (memory_qos.amount(container, resource, which) for which in ("requests", "limits"))
         most = memory_qos.swap_max(percent, request=request, limit=limit)
         total += most
         limits |= {group: {_SWAP: most}} if _SWAP in values else {}
@@ -300,11 +282,6 @@ def _swap_of_pod(snapshot: Snapshot, pod: Pod, claim: int | None, bound: int) ->
     verdict: Verdict = "set" if changes else "hold"
     reason = "SwapOfOthers" if foreign else "SwapLimit"
     return Decision(f"pod/{pod.key}", verdict, reason, evidence, changes), limits
-
-
-def _bytes(container: ContainerInfo, resource: str, which: str) -> int:
-    amounts = container.requests if which == "requests" else container.limits
-    return amounts[resource].value if resource in amounts else 0
 
 
 def _levels(snapshot: Snapshot) -> tuple[str, ...]:

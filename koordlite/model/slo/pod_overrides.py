@@ -43,17 +43,15 @@ class PodMemoryQOS(MemoryQOS, frozen=True, kw_only=True):
 
 
 class PodCPUBurst(CPUBurst, frozen=True, kw_only=True):
-    """The members of annotation `koordinator.sh/cpuBurst`."""
+    """The members of annotation `koordinator.sh/cpuBurst`. A pod may do without a burst, as NodeSLO's CRD allows."""
 
     cpu_burst_percent: Annotated[int, Within(low=0, high=10_000)] = 1000
-    """A pod may do without a burst. Only the webhook of the ConfigMap refuses 0; the CRD of NodeSLO has it."""
 
 
 def cpu_burst(pod: Pod, of_node: CPUBurst) -> tuple[CPUBurst, UnusableAnnotation | None]:
-    """The node's burst settings with those of annotation `koordinator.sh/cpuBurst` on top.
-    The threshold of the share pool stays the node's: it is no pod's business."""
+    """The node's burst settings under the annotation's. The threshold of the share pool is no pod's business."""
     values, bad = _values(PodCPUBurst, pod, keys.CPU_BURST)
-    values = {path: value for path, value in values.items() if path != ("sharePoolThresholdPercent",)}
+    values.pop(("sharePoolThresholdPercent",), None)
     return build(of_node, values), bad
 
 

@@ -90,12 +90,12 @@ class _Judged:
         of_class = (written.get(_OF.get(pod.qos_class, "systemClass")) or {}).get("memoryQOS")
         self.settings, _ = pod_overrides.memory_qos(pod, _settings(of_class))
         self.given = _named(of_class) | _wished(pod)
-        self.resource = keys.BATCH_MEMORY if pod.raw_qos is QoSClass.BE else "memory"
+        self.resource = memory_qos.resource(pod)
         self.containers = [c for c in pod.containers if c.id]
 
     @property
     def values(self) -> memory_qos.Values:
-        request, limit = strategy.pod_amounts(self.pod)
+        request, limit = memory_qos.pod_amounts(self.pod)
         return memory_qos.pod_values(self.settings, request=request, limit=limit)
 
     def of_pod(self) -> list[Any]:
@@ -104,8 +104,8 @@ class _Judged:
     def of(self, container: ContainerInfo) -> list[Any]:
         values = memory_qos.container_values(
             self.settings,
-            request=_bytes(container.requests, self.resource),
-            limit=_bytes(container.limits, self.resource),
+            request=memory_qos.amount(container, self.resource, "requests"),
+            limit=memory_qos.amount(container, self.resource, "limits"),
             allocatable=self.allocatable,
         )
         return _rows(values, self.given)
@@ -149,10 +149,6 @@ def _unwritten(given: set[str]) -> set[str]:
 
 def _updater(name: str, value: int) -> dict[str, Any]:
     return {"resource": name, "value": str(value), "mergeable": name in _MERGED}
-
-
-def _bytes(amounts: Any, resource: str) -> int:
-    return amounts[resource].value if resource in amounts else 0
 
 
 def _settings(written: Any) -> MemoryQOS:
