@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import types
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -64,6 +65,10 @@ class ObjectLimiter:
     """Pods that may go at once; 0 means 1."""
 
 
+_SCHEDULERS = ("koord-scheduler",)
+_LIMITERS = types.MappingProxyType({"workload": ObjectLimiter(duration="5m")})
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Arbitration:
     """The arbitration of waiting jobs."""
@@ -106,8 +111,8 @@ class MigrationControllerArgs:
     """Checks that are left out."""
     max_migrating_globally: int | None = bounded(None, ge=0)
     """Jobs at once; null and 0: no limit."""
-    max_migrating_per_node: int | None = bounded(2, ge=0)
-    """Jobs at once for pods of one node; null and 0: no limit."""
+    max_migrating_per_node: int = bounded(2, ge=0)
+    """Jobs at once for pods of one node; 0: no limit."""
     max_migrating_per_namespace: int | None = bounded(None, ge=0)
     """Jobs at once for pods of one namespace; null and 0: no limit."""
     max_migrating_per_workload: int | str | None = _share()
@@ -116,18 +121,16 @@ class MigrationControllerArgs:
     """Pods of one workload that may be missing at once, a number or a percentage; null: worked out from replicas."""
     skip_check_expected_replicas: bool | None = None
     """Do not protect workloads whose replicas are all within the limits above."""
-    object_limiters: Mapping[str, ObjectLimiter] = dataclasses.field(
-        default_factory=lambda: {"workload": ObjectLimiter(duration="5m")}
-    )
-    """Pace at which pods may go, by `workload` and `namespace`."""
+    object_limiters: Mapping[str, ObjectLimiter] = dataclasses.field(default_factory=dict)
+    """Pace at which pods may go, by `workload` and `namespace`; empty: one of a workload in 5 minutes."""
     default_job_mode: Literal["ReservationFirst", "EvictDirectly", ""] = "ReservationFirst"
     """Reserve a place before the pod is evicted, or just evict it."""
     default_job_ttl: str = dataclasses.field(
         default="5m", metadata={"name": "defaultJobTTL", "check": duration.seconds}
     )
     """Time after which a job gives up; 0: never."""
-    scheduler_names: tuple[str, ...] = ("koord-scheduler",)
-    """Schedulers that honour reservations."""
+    scheduler_names: tuple[str, ...] = _SCHEDULERS
+    """Schedulers that honour reservations; empty: koord-scheduler."""
     evict_qps: float | str = dataclasses.field(default=10, metadata={"name": "evictQPS", "yaml": Any, "check": _rate})
     """Evictions a second."""
     evict_burst: int = bounded(1, ge=1)
@@ -138,6 +141,12 @@ class MigrationControllerArgs:
     """deleteOptions of jobs that have none."""
     arbitration_args: Arbitration = Arbitration()
     """Arbitration of waiting jobs."""
+
+    def __post_init__(self) -> None:
+        if not self.scheduler_names:
+            object.__setattr__(self, "scheduler_names", _SCHEDULERS)
+        if not self.object_limiters:
+            object.__setattr__(self, "object_limiters", _LIMITERS)
 
     def evictor_args(self) -> Args:
         """Its filter for single pods as DefaultEvictor's arguments (Koordinator `EvictorFilter`)."""

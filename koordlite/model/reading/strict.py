@@ -146,8 +146,8 @@ class _Reader:
             value = self.value(child, hint, below)
             if do := beyond(field, value):
                 self.wrong(child, below, "out of range", do)
-            check = field.metadata.get("check")
-            if len(self.problems) == before and check and value is not None:
+            check, has_null = field.metadata.get("check"), value is None and field.default is None
+            if len(self.problems) == before and check and not has_null:
                 try:
                     check(value)
                 except ValueError as error:

@@ -18,7 +18,7 @@ from koordlite.model.wire.reservation import ObjectReference
 
 World = Any
 MERGE = "application/merge-patch+json"
-FREE: dict[str, ObjectLimiter] = {}
+FREE = {"workload": ObjectLimiter()}
 """No limit of pace."""
 
 

@@ -11,6 +11,7 @@ import pytest
 from apiserver import Fault
 from hooked_files import Killed
 
+from descheduler.arguments.migration import ObjectLimiter
 from descheduler.cycle import planner
 from descheduler.evictors import eviction_api, marks
 from descheduler.evictors.executor import LeaderApi, PlanExecutor
@@ -163,7 +164,7 @@ def test_a_job_that_waits_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
 def test_one_job_that_cannot_be_written_does_not_keep_the_others(world: World, told: list[Progress]) -> None:
     for app in ("web", "db"):
         world.deployment(app, 3)
-    migrations = world.controller(object_limiters={}, evict_qps=1000, evict_burst=10)
+    migrations = world.controller(object_limiters={"workload": ObjectLimiter()}, evict_qps=1000, evict_burst=10)
     world.ask(migrations)
     first = world.jobs()[0]["metadata"]["name"]
     world.server.faults.add(Fault(verb="patch", resource="podmigrationjobs/status", name=first, status=500, times=1))

@@ -37,7 +37,7 @@ def job(name: str, *, passed: bool = False, made: str | None = None, **status: A
 
 
 def args(**given: Any) -> MigrationControllerArgs:
-    return MigrationControllerArgs(**{"max_migrating_per_node": None, **given})
+    return MigrationControllerArgs(**{"max_migrating_per_node": 0, **given})
 
 
 def refused(candidate: PodView, moving: list[PodView], workload: Workload | None = None, **given: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from descheduler.arguments.evictor import Args
+from descheduler.arguments.migration import MigrationControllerArgs, ObjectLimiter
 from descheduler.policy import reader
 from descheduler.policy.koordinator import Configuration
 from koordlite.model.errors import ConfigError, Problem
@@ -67,6 +68,14 @@ def test_an_empty_file_has_koordinators_defaults() -> None:
     assert (found.leader_election.leader_elect, found.descheduling_interval) == (True, "0")
 
 
+def test_empty_schedulers_and_limiters_are_the_usual_ones() -> None:
+    text = "profiles: [{pluginConfig: [{name: MigrationController, args: {schedulerNames: [], objectLimiters: {}}}]}]"
+    (profile,) = reader.setup(parse(text)).profiles
+    assert profile.migration == MigrationControllerArgs()
+    assert profile.migration.scheduler_names == ("koord-scheduler",)
+    assert profile.migration.object_limiters == {"workload": ObjectLimiter(duration="5m")}
+
+
 @pytest.mark.parametrize(
     ("plugins", "direct", "filters"),
     [
@@ -102,6 +111,16 @@ def test_defaults_are_merged_as_koordinator_merges_them(plugins: str, direct: bo
             "profiles: [{name: a, pluginConfig: [{name: MigrationController, args: {evictQPS: 0}}]}]",
             "above 0",
             id="a rate of nothing",
+        ),
+        pytest.param(
+            "profiles: [{name: a, pluginConfig: [{name: MigrationController, args: {evictQPS: null}}]}]",
+            "evictQPS = 'null': not a number above 0",
+            id="no rate",
+        ),
+        pytest.param(
+            "profiles: [{name: a, pluginConfig: [{name: MigrationController, args: {maxMigratingPerNode: null}}]}]",
+            "maxMigratingPerNode = 'null': not a whole number",
+            id="no limit that a null lifts",
         ),
     ],
 )
