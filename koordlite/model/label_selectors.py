@@ -18,7 +18,7 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 _LONGEST_PREFIX = 253
-_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_INTEGER = re.compile(r"(?P<sign>[+-]?)(?=[0-9])0*(?P<digits>[0-9]*)", re.ASCII)
 _INT64 = 2**63
 _MOST_DIGITS = 19
 
@@ -113,8 +113,11 @@ def check_requirement(key: str, operator: str, values: tuple[str, ...]) -> None:
 
 def whole_number(text: str) -> int | None:
     """The number that `text` writes; None when it writes none of 64 bits. Source: strconv.ParseInt."""
-    number = int(text) if _INTEGER.fullmatch(text) and len(text.lstrip("+-0")) <= _MOST_DIGITS else None
-    return number if number is not None and -_INT64 <= number < _INT64 else None
+    match = _INTEGER.fullmatch(text)
+    if match is None or len(match["digits"]) > _MOST_DIGITS:
+        return None
+    number = int(f"{match['sign']}{match['digits'] or 0}")
+    return number if -_INT64 <= number < _INT64 else None
 
 
 def _number_holds(operator: str, value: str, values: tuple[str, ...]) -> bool:

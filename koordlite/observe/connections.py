@@ -54,8 +54,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def work_on(host: Host) -> Work:
-    """Begin work in a thread on the real machine; at once on an emulated or recorded one, whose time only passes in
-    between."""
+    """Way of working: in a thread on the real machine; at once on an emulated or recorded one, whose time only passes
+    in between."""
     if not isinstance(host.files, RealFiles):
         return Work(files=host.files, begin=lambda count: count(), wait=lambda _: None, spent=lambda: 0.0)
 

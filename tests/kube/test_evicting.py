@@ -163,6 +163,17 @@ def test_a_conflict_over_a_pod_that_is_still_the_same_is_a_refusal(serve: Any) -
         evict(EvictionClient(api), EvictPod("ns", "p", "u", "x"))
 
 
+def test_a_conflict_over_a_pod_that_cannot_be_read_says_so(serve: Any) -> None:
+    def answer(request: Request) -> Reply:
+        if request.method == "POST":
+            return status(409, "Conflict", "try again", name="p")
+        return Reply(body={"metadata": 3})
+
+    _, api = serve(answer)
+    with pytest.raises(EvictionRefused, match=r"the answer of /api/v1/namespaces/ns/pods/p cannot be read: "):
+        evict(EvictionClient(api), EvictPod("ns", "p", "u", "x"))
+
+
 def test_a_server_that_cannot_be_asked_is_no_refusal(tmp_path: Path) -> None:
     nobody = client(tmp_path / "kubeconfig", "http://127.0.0.1:1")
     with pytest.raises(ApiUnreachable):

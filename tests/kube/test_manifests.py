@@ -225,3 +225,16 @@ def test_the_tour_has_no_mistake() -> None:
     found = [obj for path in sorted(folder.iterdir()) for obj in manifest_files.read(path)]
     assert len(found) >= 12
     assert len(list(folder.iterdir())) < 10
+
+
+@pytest.mark.parametrize("text", ["mode: !!bool x", "agent: {x: 2024-99-99}", "[" * 3000, "agent: [", "mode: off"])
+def test_what_holds_no_object_is_no_config_map(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text(text)
+    assert manifest_files.config_map(path) is None
+
+
+def test_a_config_map_is_read_from_json_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_text('{\n\t"kind": "ConfigMap",\n\t"metadata": {"name": "c"},\n\t"data": {"a": "b"}\n}')
+    assert manifest_files.config_map(path) == {"a": "b"}

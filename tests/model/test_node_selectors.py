@@ -27,6 +27,8 @@ def need(key: str, operator: str, *values: str) -> objects.LabelRequirement:
         pytest.param(need("size", "Lt", "9"), False, id="Lt"),
         pytest.param(need("zone", "Gt", "9"), False, id="Gt on a word holds never"),
         pytest.param(need("size", "Lt", str(2**63)), False, id="a bound beyond 64 bits holds never"),
+        pytest.param(need("size", "Gt", "0" * 5000 + "9"), True, id="leading zeros"),
+        pytest.param(need("size", "Gt", "9" * 5000), False, id="more digits than Python reads"),
         pytest.param(need("size", "Lt", str(2**63 - 1)), True, id="the largest bound"),
         pytest.param(need("zone", "Like", "a"), False, id="an unknown operator holds never"),
     ],

@@ -182,7 +182,7 @@ class Api:
                     raise ApiUnreachable(errno.EMSGSIZE, f"the answer has more than {self._answer_bytes} bytes", "")
                 if time.monotonic() > until:
                     raise ApiUnreachable(errno.ETIMEDOUT, "the answer does not end", "")
-            return Answer(response.status, headers, b"".join(parts))
+            return Answer(response.status, headers, b"".join(parts), path)
 
 
 class Stream(msgspec.Struct, eq=False):

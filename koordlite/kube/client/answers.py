@@ -59,18 +59,21 @@ class Answer(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     body: bytes
+    path: str = ""
+    """Path of the request."""
 
     def read(self, shape: type[T]) -> T:
         """The body as a value of this type; ApiError when it is none."""
-        return read(self.body, shape)
+        return read(self.body, shape, self.path)
 
 
-def read(raw: bytes | msgspec.Raw, shape: type[T]) -> T:
-    """An answer, or an object of a list, as a value of this type; ApiError when it is none."""
+def read(raw: bytes | msgspec.Raw, shape: type[T], path: str = "") -> T:
+    """An answer to the request of `path`, or an object of a list, as a value of this type; ApiError when it is none."""
     try:
         return msgspec.json.decode(raw, type=shape)
     except UNREADABLE as error:
-        raise ApiError(0, "Unreadable", f"the answer cannot be read: {error}") from error
+        whose = f"the answer of {path}" if path else "the answer"
+        raise ApiError(0, "Unreadable", f"{whose} cannot be read: {error}") from error
 
 
 class Cause(msgspec.Struct, frozen=True):

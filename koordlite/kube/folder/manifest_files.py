@@ -85,8 +85,8 @@ def config_map(path: Path) -> Mapping[str, str] | None:
     """data of the ConfigMap in a file; None where it holds no object of a cluster, as koordlite.yaml does. InputError
     when there is something wrong with its objects, or they are not one ConfigMap."""
     try:
-        documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        documents = [each.content for each in _documents(path, path.read_bytes())]
+    except (OSError, InputError):
         return None  # The reader of koordlite.yaml says what is wrong with it.
     if not any(isinstance(each, dict) and "kind" in each for each in documents):
         return None

@@ -141,5 +141,5 @@ def _pod_cpus(uid: str, texts: Mapping[str, str], problems: list[Problem]) -> Po
 
 def understood(place: str, raw: bytes, meanwhile: str) -> contextlib.AbstractContextManager[None]:
     """Around the reading of what kubelet says at `place`; InputError when it cannot be read."""
-    do = f"check what kubelet writes there; {meanwhile}"
+    do = f"check what kubelet says there; {meanwhile}"
     return refusing("kubelet", place, raw[:200].decode(errors="replace"), do)

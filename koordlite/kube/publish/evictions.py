@@ -95,6 +95,8 @@ class EvictionClient:
             pod = self._api.request("GET", path, **how).read(_Pod)
             return "replaced" if pod.metadata.uid != uid else None
         except ApiError as error:
+            if not error.status:  # What came is no pod.
+                raise
             return "gone" if error.status == HTTPStatus.NOT_FOUND and error.named == name else None
 
 

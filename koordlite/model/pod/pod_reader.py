@@ -129,7 +129,7 @@ def effective_requests(spec: objects.PodSpec, owner: str, problems: list[Problem
 
 def effective_limits(spec: objects.PodSpec) -> dict[str, Quantity]:
     """The same of limits; a container without a limit adds nothing, and overhead counts where there is a limit. What
-    cannot be read counts as none: `effective_requests` reports it."""
+    cannot be read counts as none."""
     total = _effective(spec, lambda container: amounts(container.resources)[1])
     total.update(amounts(spec.resources)[1])
     overhead = parse_resources(spec.overhead, "", "", [])

@@ -1,4 +1,4 @@
-"""The settings of a node from ConfigMap `slo-controller-config` and the node's own metadata. Each key
+"""The settings of a node from ConfigMap `slo-controller-config` and the node's own metadata.
 
 Each key is one JSON document: a strategy for the cluster, and strategies for groups of nodes, of which the first that
 matches counts. A document that cannot be used leaves the last good one of its key in force; every mistake is reported.

@@ -83,6 +83,8 @@ def config_map(raw: bytes) -> str:
     found = slo.effective(data, labels={"a": "b"}, annotations={})
     again = slo.effective({}, labels={}, annotations={}, previous=found)
     slo.unused_problems(found, node_owner="node/a", off=frozenset())
+    for problem in (*found.problems, *again.problems):
+        str(problem).encode()  # Half of a surrogate pair would not be written anywhere.
     return str(sorted({problem.field[:24] for problem in (*found.problems, *again.problems)})[:3])
 
 
