@@ -6,7 +6,6 @@ gets the same value or the same error.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
@@ -21,7 +20,8 @@ _OF_TEXTS = ("reservationSelector", "values")
 def read(text: str) -> AffinityText:
     """Parse the annotation; empty text is `{}`. ValueError or another of `errors.UNREADABLE` when it is no JSON, has
     another shape, or a line of its terms can select nothing as it stands."""
-    affinity = msgspec.convert(_with_zeros(json.loads(text)) if text else None, AffinityText | None) or AffinityText()
+    document = _with_zeros(msgspec.json.decode(text)) if text else None
+    affinity = msgspec.convert(document, AffinityText | None) or AffinityText()
     required = affinity.required_during_scheduling_ignored_during_execution
     for term in required.reservation_selector_terms or () if required else ():
         _check(term)
@@ -46,8 +46,8 @@ def _check(term: NodeSelectorTerm) -> None:
         if is_number and not (
             len(values) == 1 and values[0].isdigit() and label_selectors.whole_number(values[0]) is not None
         ):
-            raise ValueError(f"{line.key}: {line.operator} needs one whole number without a sign")
+            raise ValueError(f"{line.key!r}: {line.operator} needs one whole number without a sign")
         label_selectors.check_requirement(line.key, "In" if is_number else line.operator, values)
     for line in term.match_fields or ():
         if line.operator not in ("In", "NotIn") or len(line.values or ()) != 1:
-            raise ValueError(f"{line.key}: a field is compared with one value, by In or NotIn")
+            raise ValueError(f"{line.key!r}: a field is compared with one value, by In or NotIn")

@@ -126,6 +126,8 @@ def test_whatever_is_written_in_annotations_is_read_or_refused_by_name(text: str
         ('{"key":"a","operator":"Lt","values":["-1"]}', "Lt needs one whole number without a sign"),
         ('{"key":"-","operator":"Gt","values":["1"]}', "'-' is not a label key"),
         ('{"key":"a","operator":"Gt","values":["9223372036854775808"]}', "Gt needs one whole number"),
+        ('{"key":"\\ud800","operator":"Gt","values":["1"]}', "surrogate"),
+        ('{"key":"a","operator":"Gt","values":[NaN]}', "JSON is malformed"),
         ('{"key":"a","operator":"In"}', "a"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import cyaml
@@ -13,6 +14,7 @@ from apiserver import ApiServer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koordlite.kube.client.answers import Answer
 from koordlite.scheduler.numa_api import switches
 from koordlite.scheduler.numa_api.switches import NUMA_AWARE, Switches
 from tests.scheduler import numa_world
@@ -125,6 +127,12 @@ def test_only_who_may_put_switches(world: World, token: str, code: int):
     status, answer = world.ask("PUT", PATH, {"status": "open"}, token)
     assert status == answer["code"] == code and answer["data"]["reason"]
     assert world.data(NUMA_AWARE)["volcano-scheduler.conf"] == CONF
+
+
+def test_a_config_map_that_cannot_be_read_is_named():
+    api: Any = SimpleNamespace(request=lambda *_, **__: Answer(200, {}, b'{"data":[1]}', "/x"))
+    with pytest.raises(switches.CannotEdit, match=r"^configmap volcano-system/\S+: the answer of /x cannot be read: "):
+        Switches(api).status(NUMA_AWARE)
 
 
 def test_it_is_read_only_unless_it_was_told_otherwise(tmp_path: pathlib.Path):

@@ -99,7 +99,7 @@ class KoordinatorNode(Once, msgspec.Struct, frozen=True, kw_only=True, dict=True
         )
 
     def with_pod(self, allocation: Allocation) -> KoordinatorNode:
-        """The report after one more pod was allocated."""
+        """The node after one more pod was allocated."""
         pods = (*self.allocated.pods.values(), allocation)
         return msgspec.structs.replace(self, allocated=NodeAllocation.of(self.topology.machine, pods))
 

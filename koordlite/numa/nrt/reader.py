@@ -84,7 +84,10 @@ class Reader:
     @functools.cached_property
     def cpu_manager(self) -> CPUManagerPolicy:
         """Configuration of kubelet's CPU manager."""
-        return self._decoded(keys.CPU_MANAGER_POLICY, CPUManagerPolicy) or CPUManagerPolicy()
+        manager: _Manager = self._decoded(keys.CPU_MANAGER_POLICY, _Manager) or _Manager()
+        return CPUManagerPolicy(
+            policy=manager.policy, options=manager.options or {}, reserved_cpus=manager.reserved_cpus
+        )
 
     @functools.cached_property
     def allocs(self) -> tuple[PodCPUAlloc, ...]:
@@ -153,6 +156,13 @@ class Reader:
                 return EMPTY
 
         return self._note(key, lambda text, owner: _json(text, shape, owner, key, cpus))
+
+
+class _Manager(msgspec.Struct):
+    policy: str = ""
+    options: dict[str, str] | None = None
+    """Null for a map of Go that was never made."""
+    reserved_cpus: CPUSet = msgspec.field(default=EMPTY, name="reservedCPUs")
 
 
 def _topology(text: str, owner: str) -> Topology:

@@ -100,7 +100,7 @@ class Report:
         return frozenset((namespace, pod) for namespace, pod, _ in self._by_annotation())
 
     def reader(self, problems: list[Problem]) -> Reader:
-        """Identity of the annotations that are kept."""
+        """Reader of the annotations that are kept."""
         meta = objects.ObjectMeta(name=self.name, annotations=dict(self.annotations))
         return Reader(objects.NRTObject(metadata=meta), problems)
 

@@ -222,6 +222,8 @@ class Switches:
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 raise NotThere(f"there is no {where}: {policy.without}") from error
+            if not error.status:  # What came is no ConfigMap.
+                raise CannotEdit(f"{where}: {error.message}") from error
             raise
         text = (config_map.data or {}).get(policy.key, policy.empty)
         if text is None:

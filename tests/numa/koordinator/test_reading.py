@@ -19,6 +19,7 @@ from koordlite.numa.koordinator import ask, assignments, node_report, schedule
 from koordlite.numa.koordinator.ask import PodRequest
 from koordlite.numa.koordinator.node_report import KoordinatorNode
 from koordlite.numa.koordinator.values import NO_ALLOCATION, Allocation, NodeAllocation, Refusal
+from koordlite.numa.nrt.reader import Reader
 
 _NAMES = """detail id core socket node cpuset uid managedByKubelet policy options reservedCPUs cpusetExclusive
     cpu memory numaNodeResources resources requiredCPUBindPolicy numaTopologyPolicy"""
@@ -82,6 +83,14 @@ def test_a_pod_is_read_or_refused(notes: dict[str, str]) -> None:
     held = NodeAllocation.of(cpus, assignments.allocations([pod]))
     again = schedule.judge(wanted("4"), node(cpus, held.pods.values()))
     assert isinstance(again, Refusal) or again.score >= 0
+
+
+def test_null_options_of_kubelets_cpu_manager_are_none() -> None:
+    note = '{"policy":"static","options":null,"reservedCPUs":"0-1"}'
+    obj = msgspec.convert({"metadata": {"name": "n", "annotations": {NODE_KEYS[-1]: note}}}, objects.NRTObject)
+    problems: list[Problem] = []
+    manager = Reader(obj, problems).cpu_manager
+    assert (manager.policy, manager.options, str(manager.reserved_cpus), problems) == ("static", {}, "0-1", [])
 
 
 def test_a_reservation_affinity_that_cannot_be_read_refuses_every_node() -> None:
