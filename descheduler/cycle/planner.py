@@ -296,6 +296,7 @@ class _Draft:
         pod = self._view.by_uid[uid]
         before = self._outcomes.get(uid)
         if before and before.verdict == "evict":
+            self._step.last_answer(uid, findings, taken=True)
             self._step.answers.append((uid, findings, None))
             self._outcomes[uid] = _merge(before, msgspec.structs.replace(before, findings=findings))
             return Verdict(evicted=False, reason="GoesAlready")
@@ -335,7 +336,7 @@ class _Draft:
             outcomes = self._decide_all(candidates, judge.guards, together)
         except Exception as error:  # noqa: BLE001 - a fault about one set of pods costs that set
             outcomes = [one.kept((Refusal(FAULT, _fault(error)),)) for one in candidates]
-        self._step.lasting = False
+        self._step.lasting, self._step.last = False, []
         for outcome in outcomes:
             self._step.answers.append((outcome.pod.uid, outcome.findings, outcome))
             self._outcomes[outcome.pod.uid] = _merge(self._outcomes.get(outcome.pod.uid), outcome)

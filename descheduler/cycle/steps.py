@@ -34,11 +34,14 @@ class Step(msgspec.Struct):
     last: list[tuple[str, tuple[Finding, ...], Outcome | None]] = []
     """Answers of the last plan that hold as long as the same pods are named for the same."""
 
-    def last_answer(self, uid: str, findings: tuple[Finding, ...]) -> Outcome | None:
-        """The next answer of the last plan; None where it was another pod's, or something else was found."""
+    def last_answer(self, uid: str, findings: tuple[Finding, ...], *, taken: bool = False) -> Outcome | None:
+        """The next answer of the last plan; None where it was another pod's, something else was found, or only one of
+        the plans had `taken` the pod already: from there on nothing holds."""
         number = len(self.answers)
-        if number < len(self.last) and self.last[number][:2] == (uid, findings):
-            return self.last[number][2]
+        if number < len(self.last):
+            last = self.last[number]
+            if last[:2] == (uid, findings) and (last[2] is None) == taken:
+                return last[2]
         self.last = []
         return None
 

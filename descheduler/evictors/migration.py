@@ -28,7 +28,7 @@ from descheduler.migration.reconcile import ClusterState, Step
 from descheduler.plan import Attempt, Outcome
 from koordlite.kube.client import backoff
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
-from koordlite.model import keys, times
+from koordlite.model import isolation, keys, times
 from koordlite.model.wire import objects as wire
 
 _KEPT_MOMENTS = 1000
@@ -137,7 +137,8 @@ class Round:
         return events
 
     def _safely(self, work: Iterator[Progress], job: str) -> Iterator[Progress]:
-        """Yield the work's reports, and at last what went wrong: a refusal, or a server that does not answer."""
+        """Yield the work's reports, and at last what went wrong: a refusal, a server that does not answer, or a fault
+        of the program, which costs this job and no other."""
         try:
             yield from work
         except ApiError as error:
@@ -145,6 +146,8 @@ class Round:
             yield Progress(job, "", word, str(error))
         except ApiUnreachable as error:
             yield Progress(job, "", "Failed", str(error))
+        except Exception as error:  # noqa: BLE001 - as said
+            yield Progress(job, "", "Failed", f"a fault of the program itself: {isolation.described(error)}")
 
     def _remove(self, job: MigrationJob) -> Iterator[Progress]:
         if job.reservation:

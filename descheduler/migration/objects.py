@@ -404,8 +404,9 @@ def controller_of(one: MigrationJob) -> str:
     options = one.spec.reservation_options
     if noted or options is None or options.template is None:
         return noted
-    owners = options.template.get("spec", {}).get("template", {}).get("metadata", {}).get("ownerReferences") or ()
-    return next((owner.get("uid", "") for owner in owners if owner.get("controller")), "")
+    template = (options.template.get("spec") or {}).get("template") or {}
+    owners = (template.get("metadata") or {}).get("ownerReferences") or ()
+    return next((owner.get("uid", "") for owner in owners if owner and owner.get("controller")), "")
 
 
 CREATED_BY_LABEL = "app.kubernetes.io/created-by"
@@ -425,16 +426,17 @@ def options(job: MigrationJob, pod: Raw, *, now: float, drop_claims: bool = Fals
     """
     own = job.spec.reservation_options or ReservationOptions()
     template = copy.deepcopy(own.template or {})
-    meta, spec = template.setdefault("metadata", {}), template.setdefault("spec", {})
+    meta, spec = (dict(template.get(part) or {}) for part in ("metadata", "spec"))
+    template |= {"metadata": meta, "spec": spec}
     if job.metadata.uid:
         meta.setdefault("name", job.metadata.uid)
-    labels = meta.setdefault("labels", {})
+    labels = meta["labels"] = dict(meta.get("labels") or {})
     labels[CREATED_BY_LABEL] = CREATOR
     labels.setdefault(keys.RESERVATION_ORDER, str(int(now * 1000)))
     node = pod.get("spec", {}).get("nodeName", "")
     spec["template"] = _place(spec.get("template") or pod, away_from=node, drop_claims=drop_claims)
     if job.room_on:
-        meta.setdefault("annotations", {})[keys.ROOM_WANTED] = job.room_on
+        meta["annotations"] = {**(meta.get("annotations") or {}), keys.ROOM_WANTED: job.room_on}
         spec["template"]["spec"]["nodeName"] = job.room_on
     if not spec.get("owners") and (owners := _owners(pod)):
         spec["owners"] = owners
@@ -448,8 +450,8 @@ def options(job: MigrationJob, pod: Raw, *, now: float, drop_claims: bool = Fals
 
 def _place(template: Raw, *, away_from: str, drop_claims: bool) -> dict[str, Any]:
     """The pod template of the reservation: that of the job, or the pod itself, on any node but `away_from`."""
-    meta = {key: value for key, value in template.get("metadata", {}).items() if key not in _OF_THE_SERVER}
-    spec = copy.deepcopy(dict(template.get("spec", {})))
+    meta = {key: value for key, value in (template.get("metadata") or {}).items() if key not in _OF_THE_SERVER}
+    spec = copy.deepcopy(dict(template.get("spec") or {}))
     spec.pop("nodeName", None)
     if away_from:
         # Required node affinity against the node; terms are alternatives, so each of them gets it.
@@ -457,7 +459,7 @@ def _place(template: Raw, *, away_from: str, drop_claims: bool) -> dict[str, Any
         affinity = spec.get("affinity") or {}
         of_nodes = affinity.get("nodeAffinity") or {}
         rule = "requiredDuringSchedulingIgnoredDuringExecution"
-        terms = (of_nodes.get(rule) or {}).get("nodeSelectorTerms") or [{}]
+        terms = [term or {} for term in (of_nodes.get(rule) or {}).get("nodeSelectorTerms") or [{}]]
         bound = [{**term, "matchFields": [*(term.get("matchFields") or ()), line]} for term in terms]
         spec["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, rule: {"nodeSelectorTerms": bound}}}
     if drop_claims and spec.get("volumes"):

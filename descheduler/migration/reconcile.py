@@ -45,8 +45,8 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     bound_pod: wire.PodObject | None = None
     """The pod that took the reservation."""
     others: Literal["", "wait", "lost"] = ""
-    """State of the pods that must have a place before this one goes, or have to go before it: `wait` for some of them,
-    or `lost`, which never will."""
+    """State of the pods that must have a place before this one goes, or have to go before it: `wait` where some are
+    not that far yet, `lost` where one never will be."""
     limited: str = ""
     """Reason why no pod of its workload or namespace may go yet; empty when one may."""
     turn_seconds: float = 0.0

@@ -139,6 +139,29 @@ def test_who_names_the_same_again_is_answered_as_before_up_to_another_pod(
     assert decisions_by_cycle == ["p0 p2 p4", "", "p4 p2", "p3"]
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("p2 p4", "p0 p4"), ("p1 p2", "p0 p2"), ("p0 p2", "p2 p1"), ("p0 p1", "p1 p0"), ("p0 p1", "p0 p0 p1")],
+)
+def test_a_pod_that_another_plugin_takes_holds_the_place_of_no_other(view: View, before: str, after: str) -> None:
+    names = {"one": "p0", "two": before}
+
+    def plugin(name: str, reads: frozenset[Any]) -> tuple[Plugin, Nothing]:
+        def judge(view: View, _config: Nothing, _handle: Handle) -> Iterator[Any]:
+            uids = {pod.pod.name: pod.uid for pod in view.pods()}
+            for each in names[name].split():
+                yield Finding(pod=uids[each], reason=f"Wrong{name}")
+
+        return Plugin(name, Nothing, judge, "", reads=reads), Nothing()
+
+    setup = Asked().setup(plugin("one", frozenset()), plugin("two", frozenset(("time",))), node_fit=True)
+    planner.plan(view, setup)
+    names["two"] = after
+    picture = replace(view, time=LATER)
+    plan, fresh = planner.plan(picture, setup), planner.plan(replace(picture, cache=None), setup)
+    assert (decided(plan), plan.nodes) == (decided(fresh), fresh.nodes)
+
+
 def test_after_another_eviction_all_later_plugins_are_asked(view: View) -> None:
     asked, odd = Asked(), []
 

@@ -18,6 +18,7 @@ from koordlite.model.wire.reservation import ObjectReference
 
 World = Any
 MERGE = "application/merge-patch+json"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 FREE = {"workload": ObjectLimiter()}
 """No limit of pace."""
 
@@ -316,3 +317,25 @@ def test_where_limits_keep_one_of_them_no_job_is_made(world: World) -> None:
     assert [attempt.result for attempt in attempts] == ["Deferred"] * 2
     assert all(attempt.text.startswith("OthersStay: shop/db-") for attempt in attempts)
     assert world.jobs() == []
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        {"metadata": None, "spec": {"priority": 0}},
+        {"spec": None},
+        {"spec": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [None]}}}}},
+        {"spec": {"affinity": 3}},
+    ],
+    ids=["metadata null", "spec null", "a term null", "an affinity that is none"],
+)
+def test_a_template_with_mistakes_keeps_no_other_job(world: World, template: Any) -> None:
+    world.deployment("api", 3)
+    world.deployment("web", 3)
+    migrations = world.controller(max_migrating_per_node=0, max_migrating_per_namespace=0)
+    world.ask(migrations)
+    mistaken, other = sorted(world.jobs(), key=lambda job: job["spec"]["podRef"]["name"])
+    spec = {**mistaken["spec"], "reservationOptions": {"template": {"spec": {"template": template}}}}
+    world.api.request("PUT", f"{JOBS}/{mistaken['metadata']['name']}", body={**mistaken, "spec": spec})
+    world.work(migrations, 8)
+    assert world.get("PodMigrationJob", other["metadata"]["name"])["status"]["phase"] == "Succeeded"
