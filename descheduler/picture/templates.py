@@ -90,7 +90,7 @@ class SpecGroup:
 
     @property
     def templates(self) -> Sequence[Template]:
-        """Groups or templates in the order of their first pods."""
+        """Templates in the order of their first pods."""
         if len(self._templates) == 1:
             return self._templates
         return self.once("templates", lambda: sorted(self._templates, key=lambda one: place(one.first)))
@@ -200,7 +200,7 @@ def _recount(counts: Mapping[K, int], removed: Iterable[K], added: Iterable[K]) 
 
 
 Groups = Mapping[SpecKey, SpecGroup]
-"""Groups or templates in the order of their first pods."""
+"""Groups in the order of their first pods."""
 
 
 def grouped(added: Iterable[PodView], removed: Iterable[PodView] = (), before: Groups | None = None) -> Groups:

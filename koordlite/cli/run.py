@@ -241,8 +241,8 @@ def _problems() -> Listener:
 
 
 def _cluster(agent: Agent, machine: Machine) -> Listener:
-    """The cluster, which tells an API server what was used, and which of its objects cannot be understood when that
-    comes up."""
+    """Listener to rounds that tells an API server what was used, and which of its objects cannot be understood when
+    that comes up."""
     announced: frozenset[Problem] = frozenset()
     pause: Pause | None = None
 

@@ -60,7 +60,7 @@ class Divergence(msgspec.Struct, frozen=True):
     """A subject that is decided otherwise than in the record."""
 
     wall: float
-    """Time, or beginning of it, in seconds since the epoch."""
+    """Time of the round, or of the beginning or end of the difference, in seconds since the epoch."""
     strategy: str
     subject: str
     recorded: Decision | None

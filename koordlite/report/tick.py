@@ -165,8 +165,8 @@ class Tick:
 
     @cached_property
     def schemata(self) -> Mapping[str, str]:
-        """Schemata by resctrl group, in the kernel's notation with one space between resources: `L3:0=f;1=f
-        MB:0=50;1=50`."""
+        """Schemata by resctrl group, in the kernel's notation with one space between resources:
+        `L3:0=f;1=f MB:0=50;1=50`."""
         groups = {
             name: {resource: dict(values) for resource, values in group.schemata.items()}
             for name, group in self.snapshot.resctrl.groups.items()

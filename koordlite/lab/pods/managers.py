@@ -28,7 +28,7 @@ class Managers:
         self._topology = _topology(machine)
         self._configuration: StaticManagers | None = None
         self.node: KubeletNode | None = None
-        """Node of the static policy."""
+        """The node as kubelet sees it under the static policy; None under another."""
         self.refused: dict[str, Admission] = {}
         """Refusals by pod uid."""
 

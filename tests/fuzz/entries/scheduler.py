@@ -63,7 +63,8 @@ LOAD_NOTES = {
 ASKS = {
     keys.RESOURCE_SPEC: '{"preferredCPUBindPolicy":"FullPCPUs"}',
     keys.NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy":"SingleNUMANode"}',
-    keys.RESERVATION_AFFINITY: '{"reservationSelector":{"app":"r"}}',
+    keys.RESERVATION_AFFINITY: '{"reservationSelector":{"app":"r"},"requiredDuringSchedulingIgnoredDuringExecution":'
+    '{"reservationSelectorTerms":[{"matchExpressions":[{"key":"\\u0061","operator":"Gt","values":["1"]}]}]}}',
     "topology.crane.io/cpu-policy": "numa",
     "topology.crane.io/topology-awareness": "true",
     "volcano.sh/numa-topology-policy": "restricted",
