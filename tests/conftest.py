@@ -53,17 +53,19 @@ def pytest_configure(config: pytest.Config) -> None:
 class ByModule(LoadGroupScheduling):
     """Groups of tests, and else the tests of a module as far as they follow each other, go to one worker: what a module
     reads and makes is made once. To pick a test's number takes a search through all of them, so that few at a time is
-    also slow."""
+    also slow. Long searches go one by one, since a module of them may take longer than all else."""
 
     @functools.cached_property
     def _units(self) -> dict[str, str]:
+        if slices.WHOLE:
+            return {}
         collection = next(iter(self.registered_collections.values()))
         runs = itertools.groupby(collection, key=lambda nodeid: nodeid.partition("::")[0])
         return {nodeid: f"{module} {number}" for number, (module, run) in enumerate(runs) for nodeid in run}
 
     def _split_scope(self, nodeid: str) -> str:
         group: str = super()._split_scope(nodeid)
-        return self._units[nodeid] if group == nodeid else group
+        return self._units.get(nodeid, group) if group == nodeid else group
 
 
 @pytest.hookimpl(optionalhook=True)
