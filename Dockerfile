@@ -28,7 +28,7 @@ LABEL org.opencontainers.image.title="koordlite" \
 COPY --from=build /opt/koordlite /opt/koordlite
 ENV PATH=/opt/koordlite/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 # The base image has no bytecode of the standard library: each start would compile it, and keep 1.4 MiB of that.
-RUN --mount=type=bind,from=build,source=/src/scripts,target=/scripts python /scripts/compile-tree --library
+RUN --mount=type=bind,from=build,source=/src/scripts,target=/scripts python /scripts/compile-tree --stdlib
 # Nobody, unless a manifest says otherwise: the agent's does, since cgroup files belong to root.
 USER 65532:65532
 CMD ["koordlite", "--help"]

@@ -66,7 +66,7 @@ def bytecode() -> str:
     variable = f"PYTHONPYCACHEPREFIX={sys.prefix}/compiled-tree-{zlib.crc32(script.read_bytes()):08x}"
     never_imported = "/(kubernetes/(aio|client/models|client/api)|tests?)/"
     folders = [ROOT / "koordlite", sysconfig.get_path("purelib"), "--except", never_imported]
-    command = ["env", variable, sys.executable, script, "--checked", "--library", *folders]
+    command = ["env", variable, sys.executable, script, "--checked", "--stdlib", *folders]
     # Foreign packages bring files that are no Python; they are never imported.
     subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
     return variable
