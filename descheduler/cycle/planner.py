@@ -266,7 +266,7 @@ class _Draft:
             except StopIteration:
                 return ""
             except Exception as error:  # noqa: BLE001 - a fault about one pod or node costs that one
-                return _fault(error)
+                return isolation.fault(error)
             verdict = None
             if isinstance(message, Finding | Together):
                 verdict = answer(message) if answer else _TRIED
@@ -313,7 +313,7 @@ class _Draft:
             try:
                 outcome = self._decide(candidate, judge.guards)
             except Exception as error:  # noqa: BLE001 - one pod's fault costs that pod
-                outcome = candidate.kept((Refusal(FAULT, _fault(error)),))
+                outcome = candidate.kept((Refusal(FAULT, isolation.fault(error)),))
                 self._step.lasting = False
         self._step.answers.append((uid, findings, outcome))
         self._outcomes[uid] = _merge(before, outcome)
@@ -335,7 +335,7 @@ class _Draft:
         try:
             outcomes = self._decide_all(candidates, judge.guards, together)
         except Exception as error:  # noqa: BLE001 - a fault about one set of pods costs that set
-            outcomes = [one.kept((Refusal(FAULT, _fault(error)),)) for one in candidates]
+            outcomes = [one.kept((Refusal(FAULT, isolation.fault(error)),)) for one in candidates]
         self._step.lasting, self._step.last = False, []
         for outcome in outcomes:
             self._step.answers.append((outcome.pod.uid, outcome.findings, outcome))
@@ -603,10 +603,6 @@ def in_scope(view: View, setup: Setup, profile: Profile) -> NodeGroup:
 def _nowhere(profile: Profile, plugin: Plugin) -> Note:
     text = f"profile {profile.name} judges no node: none is ready and selected by nodeSelector"
     return Note(reason="NoNodeInScope", text=text, plugin=plugin.name)
-
-
-def _fault(error: Exception) -> str:
-    return f"a fault of the program itself: {isolation.described(error)}"
 
 
 def _merge(before: Outcome | None, outcome: Outcome) -> Outcome:

@@ -147,7 +147,7 @@ class Round:
         except ApiUnreachable as error:
             yield Progress(job, "", "Failed", str(error))
         except Exception as error:  # noqa: BLE001 - as said
-            yield Progress(job, "", "Failed", f"a fault of the program itself: {isolation.described(error)}")
+            yield Progress(job, "", "Failed", isolation.fault(error))
 
     def _remove(self, job: MigrationJob) -> Iterator[Progress]:
         if job.reservation:

@@ -25,6 +25,11 @@ def each(subjects: Iterable[S], judge: Callable[[S], T], otherwise: Callable[[S,
         yield answer
 
 
+def fault(error: BaseException) -> str:
+    """Reason why a subject is left out that the program itself fails on."""
+    return f"a fault of the program itself: {described(error)}"
+
+
 def described(error: BaseException) -> str:
     """Name the error and the line that raised it, for a report; texts of foreign origin in it are clipped."""
     try:

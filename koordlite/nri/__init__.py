@@ -71,5 +71,6 @@ def __getattr__(name: str) -> Any:
         for part in ("messages", "plugin", "ttrpc"):
             module = importlib.import_module(f"{__name__}.{part}")
             if hasattr(module, name):
-                return getattr(module, name)
+                value = globals()[name] = getattr(module, name)
+                return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
